@@ -16,7 +16,7 @@ from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
 from trial_runner.wire.code_archive import BadArchive
 
-#: Exit of runners that do not reach the manager.
+#: Exit code of runners that do not reach the manager.
 _UNHEARD = (protocol.EXIT_UNREACHABLE, protocol.EXIT_DENIED)
 
 
@@ -29,8 +29,8 @@ class _Failure(Exception):
 
 
 class _Ready(NamedTuple):
-    """`client` is None when the manager reads the folder. Where it does or may, there is a claim on it, unless we only
-    log."""
+    """`client`: None when the manager reads the folder. If it does or may, there is a claim on it, unless this process
+    only forwards logs."""
 
     channel: str
     client: Optional[Client]
@@ -45,7 +45,7 @@ def main() -> int:
     if sys.argv[1:2]:
         return exec_channel.main(sys.argv[1:])
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)  # process 1 of a container is not ended by a signal it does not handle
+        signal.signal(number, _leave)  # signals without a handler do not end process 1 of a container
     try:
         token = settings.take_credential(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
         return _run(settings.read(os.environ), token)
@@ -58,13 +58,13 @@ def main() -> int:
 
 
 def _clients(options: Settings, token: settings.Credential, container: str) -> List[Client]:
-    """A client of each address. Where another channel is possible, connecting has a short time limit."""
+    """A client of each address. If another channel is possible, connecting has a short time limit."""
     has_choice = options.channel == protocol.PUSH_OR_EXEC or len(options.manager_urls) > 1
     patience = {"connect_s": SHORT_CONNECT_S} if has_choice else {}
     try:
         return [Client(url, token, container, options.manager_ca, **patience) for url in options.manager_urls]
-    except (OSError, ValueError) as error:  # errors of TLS are among them
-        sentence = "{} holds no certificate ({}).".format(protocol.ENV_MANAGER_CA, error)
+    except (OSError, ValueError) as error:  # includes TLS errors
+        sentence = "{} does not contain a valid certificate ({}).".format(protocol.ENV_MANAGER_CA, error)
         raise _Failure(protocol.EXIT_USAGE, sentence) from None
 
 
@@ -85,13 +85,13 @@ def _run(options: Settings, token: Optional[settings.Credential]) -> int:
         except BadArchive as error:
             failure = _Failure(protocol.EXIT_BAD_CODE, str(error))
         except (OSError, ValueError) as error:
-            failure = _Failure(protocol.EXIT_CANNOT_START, "The command cannot be started: {}.".format(error))
+            failure = _Failure(protocol.EXIT_CANNOT_START, "The command could not start: {}.".format(error))
         _tell(failure, options, clients, container)
         raise failure
 
 
 def _become_subreaper() -> None:
-    """Process 1 of a container need not be one, and where it cannot be, the command may run all the same."""
+    """Becomes the subreaper. Not needed for process 1; if it fails, the command can run anyway."""
     try:
         processes.become_subreaper()
     except OSError as error:
@@ -106,9 +106,9 @@ def _prepare(options: Settings, clients: List[Client], container: str) -> _Ready
     try:
         return _fetch(options, clients, container)
     except Fenced as error:
-        # what a process beside the one that reports is worth, was decided without it: no reason to call the job failed
+        # the value of processes that do not report was decided without them: no reason to fail the job
         code = protocol.EXIT_FENCED if options.is_reporter else 0
-        raise _Failure(code, "The manager has decided this attempt: {}".format(error)) from error
+        raise _Failure(code, "The manager has closed this attempt: {}".format(error)) from error
     except Refused as error:
         code = protocol.EXIT_VERSION_REFUSED if error.status == 409 else protocol.EXIT_USAGE
         raise _Failure(code, str(error)) from error
@@ -136,7 +136,7 @@ def _fetch(options: Settings, clients: List[Client], container: str) -> _Ready:
     if not options.is_reporter:
         return _Ready(protocol.PUSH, clients[0], {})
     stored, claim = preparation.stored_outboxes(), None
-    if options.channel == protocol.PUSH_OR_EXEC:  # it can read in this container, in case our posts stop arriving
+    if options.channel == protocol.PUSH_OR_EXEC:  # the manager can read in this container if posts stop arriving
         claim = _claim(options, protocol.PUSH, container)
     return _Ready(protocol.PUSH, clients[0], stored, claim)
 
@@ -153,7 +153,7 @@ def _choose(options: Settings, channel: str) -> None:
 
 
 def _can_be_read(options: Settings) -> bool:
-    """The manager put the parameters there itself, or will do so through the platform."""
+    """Waits for the parameters, which the manager or the platform puts there."""
     if options.channel == protocol.PUSH_OR_EXEC:
         return True
     return options.channel == AUTO and os.path.exists(os.path.join(options.system_dir, protocol.PARAMETER_FILE))
@@ -177,9 +177,9 @@ def _let_be_read(options: Settings, container: str) -> _Ready:
 
 #: What may be missing on each channel.
 _NOT_THERE = {
-    protocol.PULL: "{} is not there, and the manager is not asked for it: mount the storage that it shares with this "
-    "job, or set {} to push.",
-    protocol.EXEC: "{} was not put there by the manager in time: look whether it may start commands in this container.",
+    protocol.PULL: "{} does not exist, and this channel does not ask the manager for it: mount the storage that it"
+    " shares with this job, or set {} to push.",
+    protocol.EXEC: "The manager did not write {} in time: check that it may run commands in this container.",
 }
 
 
@@ -188,12 +188,12 @@ def _outboxes(options: Settings) -> Dict[str, int]:
     return Outboxes(options.system_dir, _say).sizes() if options.is_reporter else {}
 
 
-#: Of a folder that cannot be made.
+#: Message about a folder that cannot be created.
 _CLOSED = (
-    "The folder {} cannot be made ({}): let user {} write on the storage that is mounted there{}, or set {} to a "
-    "folder that can be written."
+    "The folder {} cannot be created ({}): let user {} write on the storage that is mounted there{}, or set {} to a "
+    "writable folder."
 )
-_SQUASHED = " (an NFS export with root_squash lets no root write)"
+_SQUASHED = " (an NFS export with root_squash does not let root write)"
 
 
 def _make_folders(options: Settings) -> None:
@@ -214,13 +214,13 @@ def _make_folders(options: Settings) -> None:
 
 def _required(token: Optional[settings.Credential]) -> settings.Credential:
     if token is None:
-        raise BadSetting("{} is not set: give the one that the manager made.".format(protocol.ENV_TOKEN))
+        raise BadSetting("{} is not set: use the token that the manager created.".format(protocol.ENV_TOKEN))
     return token
 
 
 def _tell(failure: _Failure, options: Settings, clients: List[Client], container: str) -> None:
-    """Reports the failure, once, as the exit code says it too. What the manager refused itself is not reported: the
-    report of an earlier container may lie here."""
+    """Reports the failure once; the exit code says it, too. The manager's own refusals are not reported, as the
+    folder may contain the report of an earlier container."""
     if failure.exit_code in (protocol.EXIT_FENCED, protocol.EXIT_VERSION_REFUSED):
         return
     evidence = Evidence.not_started(failure.exit_code, str(failure))
@@ -230,12 +230,12 @@ def _tell(failure: _Failure, options: Settings, clients: List[Client], container
     try:
         clients[0].post("status", evidence.status({}, []))
     except (Unavailable, Refused, Fenced) as error:
-        _say("The manager could not be told: {}".format(error))
+        _say("The manager did not receive the report: {}".format(error))
 
 
 def _say(sentence: str) -> None:
-    """Says a sentence where the platform collects the output of its jobs."""
-    with suppress(OSError):  # its reader is gone
+    """Prints a sentence where the platform collects the output of its jobs."""
+    with suppress(OSError):  # the reader has gone
         os.write(2, "trial_runner: {}\n".format(sentence).encode("utf-8", "backslashreplace"))
 
 

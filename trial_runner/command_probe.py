@@ -1,8 +1,8 @@
-"""Runs a command as a trial of this machine would run it, before there are trials, and prints what it printed.
+"""Runs a command like a trial of this machine, before there are trials, and prints its output.
 
-Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours: `command`, `path`
-(a folder in front of PATH; empty: none), `dropped` (names of variables that trials do not get) and `limit_s`. It prints
-one line of JSON, ``{"exit_code", "output"}``; the code is null where the command took too long.
+The text is sent to the machine and run by its own Python with `SETTINGS` set, so it imports nothing of ours. Settings:
+`command`, `path` (a folder prepended to PATH; empty: none), `dropped` (names of variables that trials do not get) and
+`limit_s`. It prints one line of JSON, ``{"exit_code", "output"}``; the code is null if the command took too long.
 """
 
 import json
@@ -11,7 +11,7 @@ import signal
 import subprocess
 from typing import Any, Dict, Optional
 
-SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager sets it in front of this text
+SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager prepends the assignment to this text
 _MOST_BYTES = 16384
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def environment() -> Dict[str, str]:
-    """The environment of a trial, as far as it decides which program is found."""
+    """The environment of a trial, as far as it determines which program is found."""
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS["dropped"]}
     if SETTINGS["path"]:
         kept["PATH"] = "{}:{}".format(os.path.expanduser(SETTINGS["path"]), kept.get("PATH", "/usr/bin:/bin"))
@@ -44,7 +44,7 @@ def environment() -> Dict[str, str]:
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends all that the command has started."""
+    """Ends everything that the command has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except OSError:

@@ -1,9 +1,9 @@
-"""The GPUs of a machine and the processes on them, read by a process of its own, since drivers may hang for ever.
+"""Reads a machine's GPUs and the processes on them, in a separate process, as drivers may hang forever.
 
-The keeper starts it (see `keeper.jobs.gpus`) and writes a line for every reading that it wants; the answer is a line of
-JSON, the *reading* of the wire contract. It ends when its input does. `Nvml` asks the driver's library through ctypes,
-as no package is needed where trials run; `cards_by_program` asks the driver's program `nvidia-smi` where that fails:
-for its XML, or, where that cannot be read, its tables. Standard library only, Python 3.7 syntax.
+The keeper starts it (see `keeper.jobs.gpus`) and writes a line for each reading; the answer is a line of JSON, the
+*reading* of the wire contract. It ends with its input. `Nvml` calls the driver's library through ctypes, as trials'
+machines need no packages. If that fails, `cards_by_program` runs the driver's program `nvidia-smi`, and parses its XML
+or, if that is invalid, its tables. Standard library only, Python 3.7 syntax.
 """
 
 import ctypes
@@ -15,36 +15,36 @@ import sys
 from typing import Any, Dict, List, Optional
 from xml.etree import ElementTree
 
-#: Where it is looked for; the second and the third are those of WSL and of containers.
+#: Search paths; the second and the third are those of WSL and of containers.
 _LIBRARIES = (
     "libnvidia-ml.so.1",
     "/usr/lib/wsl/lib/libnvidia-ml.so.1",
     "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
 )
 _SUCCESS = 0
-#: Not supported, and no permission: some boards, and some containers, do not list processes.
+#: Not supported, or no permission: some boards and containers do not list processes.
 _NOT_TOLD = (3, 4)
 _INSUFFICIENT_SIZE = 7
 _NOT_AVAILABLE = 2**64 - 1
 Card = Dict[str, Any]
-#: NVIDIA's multi-process service, as much of its name as the kernel keeps.
+#: NVIDIA's multi-process service; the part of its name that the kernel stores.
 _MPS_SERVER = b"nvidia-cuda-mps"
-#: Processes of one card that are asked for at first; when there are more, for as many as there are, and some.
+#: Initial room for processes of one card; if there are more, room for all of them and a reserve.
 _PROCESSES = 64
 
 
 class Absent(Exception):
-    """An error: there is no such library or program."""
+    """The library or program does not exist."""
 
 
 class Failed(Exception):
-    """The library, the driver behind it, or nvidia-smi answers with an error, or with something that is no answer."""
+    """The library, its driver or nvidia-smi answers with an error, or with an invalid answer."""
 
 
 def _card(index: int, uuid: str = "", name: str = "", total: Optional[int] = None, free: Optional[int] = None) -> Card:
-    """A card with sizes in bytes, its processes unknown yet.
+    """A card with sizes in bytes; its processes are unknown yet.
 
-    What the driver keeps for itself, hundreds of MiB, is used: NVML counts so, nvidia-smi's own number leaves it out.
+    Memory reserved by the driver, hundreds of MiB, counts as used, as in NVML; nvidia-smi's own number excludes it.
     """
     return {
         "index": index,
@@ -62,7 +62,7 @@ class _Memory(ctypes.Structure):
 
 
 class _Process(ctypes.Structure):
-    """A process as the calls with a version tell it."""
+    """A process as returned by versioned calls."""
 
     _fields_ = [
         ("pid", ctypes.c_uint),
@@ -73,13 +73,13 @@ class _Process(ctypes.Structure):
 
 
 class _FirstProcess(ctypes.Structure):
-    """A process as the calls without a version tell it, which are all that drivers before 2021 have."""
+    """A process as returned by calls without a version, the only ones in drivers before 2021."""
 
     _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong)]
 
 
 class Nvml:
-    """NVML, NVIDIA's library, initialised. Raises Absent and Failed, as its methods do."""
+    """NVML, NVIDIA's library, initialized. Its constructor and methods raise Absent and Failed."""
 
     def __init__(self) -> None:
         self._library = _load()
@@ -89,7 +89,7 @@ class Nvml:
         self._call(("nvmlShutdown",))
 
     def cards(self) -> List[Card]:
-        """See the wire contract. What is wrong with one card is said of that card."""
+        """See the wire contract. Errors of one card are stored with that card."""
         count = ctypes.c_uint()
         self._call(("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"), ctypes.byref(count))
         return [self._card(index) for index in range(count.value)]
@@ -168,9 +168,9 @@ def _load() -> ctypes.CDLL:
     raise Absent(reasons[0])
 
 
-#: Seconds that it may take; without a persistent driver it wakes every card.
+#: Maximum seconds; without a persistent driver it wakes every card.
 _MOST_S = 30.0
-#: Where it is beside `$PATH`: of WSL, of containers, of the usual installation.
+#: Search paths in addition to `$PATH`: of WSL, of containers, of the usual installation.
 _FOLDERS = ("/usr/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/opt/bin")
 _MIB = 1024 * 1024
 
@@ -179,7 +179,7 @@ def cards_by_program() -> List[Card]:
     """See the wire contract. Raises Absent and Failed."""
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=os.pathsep.join(_FOLDERS))
     if program is None:
-        raise Absent("nvidia-smi is not there")
+        raise Absent("nvidia-smi does not exist")
     try:
         root = ElementTree.fromstring(_run(program, "-q", "-x"))  # noqa: S314 - the driver's own words
         return [_described(index, element) for index, element in enumerate(root.iter("gpu"))]
@@ -188,7 +188,7 @@ def cards_by_program() -> List[Card]:
 
 
 class _Refused(Failed):
-    """An error: it does not know these arguments, or fails whatever it is asked."""
+    """nvidia-smi does not know these arguments, or fails with any arguments."""
 
 
 def _run(program: str, *arguments: str) -> str:
@@ -203,11 +203,11 @@ def _run(program: str, *arguments: str) -> str:
     except subprocess.TimeoutExpired:
         raise Failed("nvidia-smi did not answer within {:.0f} s".format(_MOST_S)) from None
     except OSError as error:
-        raise Failed("nvidia-smi cannot be started: {}".format(error.strerror)) from None
+        raise Failed("nvidia-smi could not start: {}".format(error.strerror)) from None
     output = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
         words = (done.stderr.decode("utf-8", "replace").strip() or output.strip()).splitlines()
-        raise _Refused("nvidia-smi: {} (exit code {})".format(words[0] if words else "no word", done.returncode))
+        raise _Refused("nvidia-smi: {} (exit code {})".format(words[0] if words else "no output", done.returncode))
     return output
 
 
@@ -251,7 +251,7 @@ def _table(program: str, query: str, columns: int) -> List[List[str]]:
     for line in _run(program, query, "--format=csv,noheader,nounits").splitlines():
         row = [value.strip() for value in line.split(",")]
         if len(row) != columns or (query.startswith("--query-gpu") and not row[0].isdigit()):
-            raise Failed("nvidia-smi: {!r} cannot be understood".format(line[:200]))
+            raise Failed("nvidia-smi: unexpected output {!r}".format(line[:200]))
         rows.append(row)
     return rows
 
@@ -260,7 +260,7 @@ Reading = Dict[str, Any]
 
 
 class Probe:
-    """Keeps the library open between readings: on some machines to open it takes seconds."""
+    """Keeps the library open between readings: opening it takes seconds on some machines."""
 
     def __init__(self) -> None:
         self._nvml: Optional[Nvml] = None
@@ -280,7 +280,7 @@ class Probe:
         try:
             return self._nvml.cards()
         except Failed:
-            nvml, self._nvml = self._nvml, None  # the driver may have been exchanged
+            nvml, self._nvml = self._nvml, None  # the driver may have been replaced
             nvml.close()
             raise
 
@@ -298,7 +298,7 @@ def _failure(error: str, *, is_absent: bool) -> Reading:
 
 
 def _user_of(pid: int) -> str:
-    """The user of a process; empty when there is none, as seen from here: a container has numbers of its own."""
+    """The user of a process; empty: unknown here, as containers have their own process ids."""
     import pwd
 
     try:
@@ -312,7 +312,7 @@ def _user_of(pid: int) -> str:
 
 
 def _is_mps_server(pid: int) -> bool:
-    """Whether it only passes on what others compute: its clients are listed, and it stays on the card without any."""
+    """Whether it only forwards work of its clients, which are listed; it stays on the card without clients."""
     try:
         with open("/proc/{}/comm".format(pid), "rb") as name:
             return name.read().strip() == _MPS_SERVER

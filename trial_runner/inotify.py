@@ -1,4 +1,4 @@
-"""Changes in folders: from the kernel where it can, else by looking at intervals."""
+"""Changes in folders: from the kernel if possible, otherwise by polling."""
 
 import os
 import struct
@@ -21,7 +21,7 @@ _READ_BYTES = 32 * 1024
 
 
 class Event(NamedTuple):
-    """One change; equal ones in a row are one."""
+    """A change; consecutive equal ones are merged."""
 
     #: Number of the watch, -1 with `OVERFLOW`.
     watch: int
@@ -30,22 +30,22 @@ class Event(NamedTuple):
 
 
 class Inotify:
-    """A queue of changes. Raises OSError where the kernel gives none."""
+    """A queue of changes. Raises OSError if the kernel provides none."""
 
     def __init__(self) -> None:
         self.descriptor = launch.libc_call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
 
     def add(self, folder: str, mask: int) -> int:
-        """Number of the watch, the same one for the same folder. Raises OSError."""
+        """Number of the watch; the same folder has the same number. Raises OSError."""
         return launch.libc_call("inotify_add_watch", self.descriptor, os.fsencode(folder), mask | _ONLYDIR)
 
     def remove(self, watch: int) -> None:
-        """Ends a watch; quiet when it has gone with its folder."""
+        """Ends a watch; ignores one that ended with its folder."""
         with suppress(OSError):
             launch.libc_call("inotify_rm_watch", self.descriptor, watch)
 
     def events(self) -> Iterator[Event]:
-        """The events so far; more may be waiting when there are many."""
+        """The events so far; more may be waiting if there are many."""
         try:
             data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:
@@ -58,16 +58,16 @@ class Inotify:
                 yield Event(watch, mask, data[position - length : position].rstrip(b"\0"))
 
 
-#: Seconds between the first sign of a change and telling it.
+#: Seconds between the first sign of a change and its report.
 _GATHER_S = 0.05
-#: Seconds between two looks where the kernel sends no events.
+#: Seconds between two polls if the kernel sends no events.
 _LOOK_S = 0.25
 
 _CHANGES = MODIFY | CREATE | MOVED_TO
 
 
 class Changes:
-    """`folders`: called again whenever a folder may have come. Missing folders are watched once they are there."""
+    """`folders`: called again whenever a folder may have been created. Missing folders are watched once they exist."""
 
     def __init__(self, loop: Loop, folders: Callable[[], List[str]], on_changed: Callable[[], None]) -> None:
         self._loop = loop
@@ -98,7 +98,7 @@ class Changes:
             for folder in self._folders():
                 if os.path.isdir(folder):
                     self._inotify.add(folder, _CHANGES)
-        except OSError:  # its limits are reached, or it is not there
+        except OSError:  # limits reached, or no inotify
             self._look_later()
 
     def _look_later(self) -> None:

@@ -1,5 +1,4 @@
-"""The start of a command, and calls of the C library that Python has no name for. Some containers' Pythons are built
-without `ctypes`."""
+"""Starts commands, and calls functions of the C library that Python lacks. Some Pythons have no `ctypes`."""
 
 import errno
 import os
@@ -14,12 +13,12 @@ try:
     import ctypes
 
     _libc = ctypes.CDLL(None, use_errno=True)
-except (ImportError, OSError):  # what is static knows no other library
+except (ImportError, OSError):  # a static build cannot load libraries
     _libc = None  # type: ignore[assignment]  # asked before each use
 
 
 def libc_call(name: str, *arguments: Union[int, bytes]) -> int:
-    """The C library's answer. Raises OSError when that is negative, or there is no way to call."""
+    """The C library's result. Raises OSError if it is negative, or if calling is impossible."""
     if _libc is None:
         raise OSError(errno.ENOSYS, "this Python has no ctypes")
     answer = int(getattr(_libc, name)(*arguments))
@@ -30,8 +29,8 @@ def libc_call(name: str, *arguments: Union[int, bytes]) -> int:
 
 
 def overwrite_variable(name: bytes) -> None:
-    """Overwrites a variable where `/proc` shows it: the memory that the kernel put the value into; Python has
-    a copy of its own. A best effort."""
+    """Overwrites a variable where `/proc` shows it: in the memory that the kernel initialized; Python has its own copy.
+    Best effort."""
     if _libc is None:
         return
     _libc.getenv.restype = ctypes.c_void_p
@@ -44,12 +43,12 @@ def overwrite_variable(name: bytes) -> None:
 PROGRAM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _SHELL = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), "/bin/sh")
 _HAS_POSIX_SPAWN = hasattr(os, "posix_spawn")
-#: A program would inherit that they are ignored: the first two by Python, the others where we were started in the
+#: Programs would inherit that they are ignored: the first two by Python, the others if we were started in the
 #: background.
 _TO_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
-#: Words and spaces: a shell would find nothing to expand, quote, assign or connect.
+#: Words and spaces: nothing for a shell to expand, quote, assign or connect.
 _PLAIN = re.compile(r"[A-Za-z0-9_./-][A-Za-z0-9_./@%+:,-]*( +[A-Za-z0-9_./@%+:,=-]+)*")
-#: Words that mean something to bash itself.
+#: Words that are built into bash.
 _SHELL_WORDS = frozenset(
     ". : [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare dirs"
     " disown do done echo elif else enable esac eval exec exit export false fc fg fi for function getopts hash help"
@@ -68,18 +67,18 @@ class Streams(NamedTuple):
 
 
 def launch(command: str, directory: str, environment: Dict[str, str], streams: Streams) -> int:
-    """The pid of what runs the command; the caller reaps it. Raises OSError, ValueError for illegal text."""
+    """The pid of the process that runs the command; the caller reaps it. Raises OSError; ValueError: illegal text."""
     start = _posix_spawn if _HAS_POSIX_SPAWN else _popen
     program = _plain_program(command, directory, environment)
     if program:
-        # a shell may know how to run it, and has the words and the exit code for what it cannot
+        # a shell may be able to run it, or has the message and the exit code
         with suppress(OSError):
             return start([program, *command.split()[1:]], directory, {**environment, "PWD": directory}, streams)
     return start([_SHELL, "-c", command], directory, environment, streams)
 
 
 def _plain_program(command: str, directory: str, environment: Dict[str, str]) -> str:
-    """The program of a command that needs no shell, which would cost more than the rest of its start; else empty."""
+    """The program of a command that needs no shell, whose start would cost most; otherwise empty."""
     if "BASH_ENV" in environment or not _PLAIN.fullmatch(command):
         return ""
     word = command.split()[0]
@@ -92,7 +91,7 @@ def _plain_program(command: str, directory: str, environment: Dict[str, str]) ->
 
 
 def _on_path(word: str, path: str) -> str:
-    """As `shutil` finds it, whose import costs more than the start of the command; empty: a shell is to look."""
+    """As `shutil.which`, whose import costs more than the start of the command; empty: left to the shell."""
     for folder in path.split(os.pathsep):
         found = os.path.join(folder, word)
         if os.access(found, os.X_OK) and os.path.isfile(found):
@@ -104,17 +103,17 @@ def _posix_spawn(arguments: List[str], directory: str, environment: Dict[str, st
     spawn = getattr(os, "posix_spawn")  # noqa: B009 - newer than the oldest Python this must read well for
     moves = [(getattr(os, "POSIX_SPAWN_DUP2"), source, target) for target, source in enumerate(streams)]  # noqa: B009 - as above
     with Descriptor(os.open(".", os.O_RDONLY | os.O_DIRECTORY)) as before:
-        # It takes no working directory. There is one thread, so the change is seen nowhere else.
+        # it takes no working directory; there is one thread, so nothing else sees the change
         try:
             os.chdir(directory)
-            signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # what our own starter blocked is open to them
+            signals = {"setsigdef": _TO_DEFAULT, "setsigmask": ()}  # unblocks what our own starter blocked
             return int(spawn(arguments[0], arguments, environment, file_actions=moves, setsid=True, **signals))
         finally:
             os.fchdir(before)
 
 
 def _popen(arguments: List[str], directory: str, environment: Dict[str, str], streams: Streams) -> int:
-    import subprocess  # costs memory where it is not needed
+    import subprocess  # costs memory, so only if needed
 
     process = subprocess.Popen(
         arguments,
@@ -125,6 +124,6 @@ def _popen(arguments: List[str], directory: str, environment: Dict[str, str], st
         stderr=streams.stderr,
         start_new_session=True,
     )
-    # It is reaped elsewhere; without this `subprocess` would look after it at every later start.
+    # it is reaped elsewhere; otherwise `subprocess` would check it at every later start
     process.returncode = 0
     return process.pid

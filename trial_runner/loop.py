@@ -29,13 +29,13 @@ class Timer:
 
 
 class Loop:
-    """Calls back when a descriptor is ready or a time has come. A callback that raises is reported and survived."""
+    """Calls back when a descriptor is ready or a time has come. A callback's exception is reported, not raised."""
 
     def __init__(self, on_error: Callable[[Exception], None]) -> None:
         self._on_error = on_error
-        #: `selectors` would be half of what a turn costs.
+        #: `selectors` would cost half of a turn.
         self._epoll = select.epoll()
-        #: By descriptor: the events asked for, and the function to call.
+        #: By descriptor: the requested events, and the function to call.
         self._watched: Dict[int, Tuple[int, DescriptorCallback]] = {}
         self._timers: List[Tuple[float, int, Timer]] = []
         self._timer_count = 0
@@ -51,17 +51,17 @@ class Loop:
         self._watched[descriptor] = events, callback
 
     def unwatch(self, descriptor: int) -> None:
-        """Ends the watch, if there is one. To be called before the descriptor is closed."""
+        """Ends the watch, if there is one. Call it before the descriptor is closed."""
         if self._watched.pop(descriptor, None) is not None:
             with suppress(OSError):  # it was closed already
                 self._epoll.unregister(descriptor)
 
     def watch_signals(self, numbers: Iterable[int], callback: Callable[[bytes], None]) -> None:
-        """Calls `callback` with the numbers of signals that came, a byte each. One loop of a process may do it."""
+        """Calls `callback` with the numbers of received signals, a byte each. One loop per process."""
         reader, writer = socket.socketpair()
         reader.setblocking(False)
         writer.setblocking(False)
-        # Handlers, not SIG_IGN: what we start would inherit that. The number arrives through the wakeup descriptor.
+        # handlers, not SIG_IGN: child processes would inherit that; the number arrives through the wakeup descriptor
         for number in numbers:
             signal.signal(number, lambda *_: None)
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
@@ -75,7 +75,7 @@ class Loop:
         return timer
 
     def call_soon(self, callback: Callback) -> None:
-        """Calls it at the end of this turn, or in the next when it is asked for by such a call."""
+        """Calls it at the end of this turn; if requested by such a call, in the next turn."""
         self._soon.append(callback)
 
     def stop(self) -> None:
@@ -91,10 +91,10 @@ class Loop:
         watched = {descriptor: self._watched.get(descriptor) for descriptor, _ in ready}
         for descriptor, mask in ready:
             watch = watched[descriptor]
-            # An earlier callback of this batch may have closed this descriptor, and another one taken its number.
+            # an earlier callback of this batch may have closed this descriptor, and its number may be reused
             if watch is not None and self._watched.get(descriptor) is watch:
                 events, callback = watch
-                # Errors and hang-ups come unasked: the registered function then finds them.
+                # errors and hang-ups are always reported; the registered function then finds them
                 self._guarded(callback, mask & events or events)
         self._run_timers()
         for _ in range(len(self._soon)):

@@ -1,4 +1,4 @@
-"""The outboxes of one job, read from where they were last read. The files are the buffer: nothing is kept here."""
+"""The outboxes of one job, read from the last position on. The files are the buffer: nothing is stored here."""
 
 import os
 from contextlib import suppress
@@ -10,11 +10,11 @@ from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import Folder, OpenFolder
 from trial_runner.wire.outbox_files import Records, file_name, may_begin_at, newest_name, next_name, read_records
 
-#: Bytes read at once by default.
+#: Default number of bytes per read.
 _CHUNK_BYTES = 256 * 1024
-#: So many bytes before the place where the next read begins are compared with what was there.
+#: Number of bytes before the next read position to compare with the earlier content.
 _TAIL_BYTES = 64
-#: Files that a sentence names.
+#: Maximum number of files named in a sentence.
 _MOST_NAMED = 3
 
 
@@ -28,11 +28,11 @@ class OutboxRecords(NamedTuple):
 
 
 class _Replaced(Exception):
-    """The file does not hold what was read of it."""
+    """The file does not contain what was read of it."""
 
 
 class _Tail(NamedTuple):
-    """The last bytes that were read of a file, and by what a change of it shows."""
+    """The last bytes that were read of a file, and signs of its replacement."""
 
     data: bytes
     changed: Tuple[int, int]
@@ -41,49 +41,49 @@ class _Tail(NamedTuple):
 class Outboxes:
     """Files below `outbox/`, and NNI's metrics file. Names that begin with a dot are ignored.
 
-    A file that became shorter, or another one, is a new outbox: `outbox/a.jsonl` becomes `outbox/a.jsonl/2`, where no
-    file can be. The receiver of the old lines knows which of its lines are new.
+    A file that became shorter or was replaced is a new outbox: `outbox/a.jsonl` becomes `outbox/a.jsonl/2`, a path that
+    no file can have. The receiver of the old lines knows which of its lines are new.
     """
 
     def __init__(self, attempt_directory: str, log: Callable[[str], None]) -> None:
         self._attempt_directory = attempt_directory
         self._log = log
         self._offsets: Dict[str, int] = {}
-        #: Of files that became other ones: the outbox's present name.
+        #: For replaced files: the outbox's present name.
         self._names: Dict[str, str] = {}
         self._tails: Dict[str, _Tail] = {}
         self._has_too_many = False
-        #: Something could not be read at the last look.
+        #: Reading failed for some files at the last check.
         self._has_failed = False
-        #: Nothing more was in the file when it was read last.
+        #: The file had no more data at the last read.
         self._is_at_end = False
-        #: Bytes read at once; longer only for a single record that is longer.
+        #: Bytes per read; more only for a single longer record.
         self.chunk_bytes = _CHUNK_BYTES
 
     def rewind(self, offsets: Dict[str, int]) -> None:
-        """The next chunks begin at these byte offsets; at 0 in outboxes that are not named."""
+        """Sets the byte offsets of the next chunks; 0 for other outboxes."""
         self._offsets = dict(offsets)
         self._names.clear()
         self._tails.clear()
 
     def look_in(self, attempt_directory: str) -> None:
-        """The attempt's folder was moved there."""
+        """Notes that the attempt's folder was moved."""
         self._attempt_directory = attempt_directory
 
     def move(self, outbox: str, offset: int) -> None:
-        """The next chunk of this outbox begins there."""
+        """Sets the offset of the outbox's next chunk."""
         if self._offsets.get(outbox, 0) != offset:
             self._offsets[outbox] = offset
             self._tails.pop(outbox, None)
 
     def offsets(self) -> Dict[str, int]:
-        """The places where the next chunks begin, in bytes, of all outboxes that were ever read."""
+        """Byte offsets of the next chunks, for all outboxes that were ever read."""
         return dict(self._offsets)
 
     def chunks(self, is_all: bool) -> Iterator[OutboxRecords]:
-        """New records. A caller that stops in between goes on there next time.
+        """New records. A caller that stops in between continues there next time.
 
-        `is_all`: the outboxes are complete; one last outbox then says what could not be read, or is gone.
+        `is_all`: the outboxes are complete; a last outbox then names unreadable or missing ones.
         """
         self._has_failed = False
         found = outbox_files.NOTHING
@@ -111,18 +111,18 @@ class Outboxes:
         return not_read + ([protocol.GONE] if is_gone else [])
 
     def gone(self) -> str:
-        """A sentence about the folder of outboxes, or outboxes read before, that are missing now; or empty."""
+        """A sentence about a missing folder of outboxes, or missing outboxes that were read before; or empty."""
         names = outbox_files.gone(self._present(self._attempt_directory), self._offsets)
         places = ", ".join(os.path.join(self._attempt_directory, name) for name in names[:_MOST_NAMED])
         return "{} is gone: results may be missing".format(places) if names else ""
 
     def names(self) -> List[str]:
-        """The outboxes that there are now, as `wire.outbox_files` spells them; those that were read before come first,
-        however many other files there are."""
+        """The present outboxes, spelled as in `wire.outbox_files`; those that were read before come first, so other
+        files cannot displace them."""
         return self._present(self._attempt_directory).names
 
     def sizes(self) -> Dict[str, int]:
-        """Bytes of each outbox that there is now; one that vanishes meanwhile is left out."""
+        """Size in bytes of each present outbox; one that vanishes meanwhile is left out."""
         found: Dict[str, int] = {}
         for name in self.names()[: protocol.MOST_OUTBOXES]:
             with suppress(OSError):
@@ -130,7 +130,7 @@ class Outboxes:
         return found
 
     def next_chunk(self, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
-        """New records of one outbox; None when there are none that are complete."""
+        """New complete records of one outbox; None: there are none."""
         return self._next_chunk(self._attempt_directory, outbox, is_all)
 
     def _next_chunk(self, folder: Folder, outbox: str, is_all: bool) -> Optional[OutboxRecords]:
@@ -162,16 +162,16 @@ class Outboxes:
         return self._names[file]
 
     def _begin_again(self, file: str, name: str) -> OutboxRecords:
-        """An empty chunk of an outbox that begins again, which tells that it is another one."""
+        """An empty chunk of a restarted outbox, which shows that it was replaced."""
         self._names[file] = again = next_name(file, name)
         self._offsets[again] = 0
         if name == file:
-            sentence = "{}/{} became shorter or another file: append to it, with >> in a shell"
+            sentence = "{}/{} became shorter or was replaced: append to it, with >> in a shell"
             self._log(sentence.format(self._attempt_directory, file))
         return OutboxRecords(again, 0, 0, [])
 
     def folders(self) -> List[str]:
-        """Folders below the attempt's that hold outboxes, deeper ones after their parents."""
+        """Folders below the attempt's that contain outboxes, deeper ones after their parents."""
         return self._present(self._attempt_directory).folders
 
     def _present(self, folder: Folder) -> outbox_files.Present:
@@ -179,21 +179,21 @@ class Outboxes:
         if not found.is_complete and not self._has_too_many:
             self._has_too_many = True
             place = os.path.join(self._attempt_directory, protocol.OUTBOX_FOLDER)
-            sentence = "{} cannot be listed, or holds more, or deeper, than is looked at: some of it is not read"
+            sentence = "{} cannot be listed, or exceeds the limit of files or depth: part of it is not read"
             self._log(sentence.format(place))
         return found
 
     def _read(self, folder: Folder, outbox: str, name: str, start: int, is_all: bool) -> Optional[Records]:
         """Raises OSError and _Replaced."""
         file, tail = file_name(outbox), self._tails.get(name)
-        if start:  # else it was hardly read before
+        if start:  # otherwise it was hardly read before
             status = foreign_files.status(folder, file)
             if status.st_size == start and (tail is None or tail.changed == _changed(status)):
                 return None
         with Descriptor(foreign_files.open_file(folder, file)) as descriptor:
             status = os.fstat(descriptor)
             self._require_same(descriptor, outbox, name, start, status.st_size)
-            # one byte more than there is shows the end; a whole chunk's room would be got and given back each time
+            # one byte more than the file has shows the end; a whole chunk's buffer would be allocated each time
             size = min(status.st_size - start + 1, self.chunk_bytes)
             records = self._read_records(descriptor, outbox, start, is_all, size)
             self._note_tail(descriptor, name, start + records.length, _changed(status))
@@ -201,7 +201,7 @@ class Outboxes:
             return records
 
     def _require_same(self, descriptor: int, outbox: str, name: str, start: int, size: int) -> None:
-        """Raises _Replaced. A file without remembered last bytes is recognised by the end of the line before."""
+        """Raises _Replaced. A file without remembered last bytes is recognized by the end of the line before."""
         if size < start:
             raise _Replaced
         tail = self._tails.get(name)
@@ -218,13 +218,13 @@ class Outboxes:
     def _read_records(self, descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
         records = read_records(descriptor, outbox, start, is_all, size)
         there = os.fstat(descriptor).st_size - start if is_all else 0
-        if there > records.length and (there < size or records.length == 0):  # else it comes with the next chunk
+        if there > records.length and (there < size or records.length == 0):  # otherwise it comes with the next chunk
             self._log_skipped(outbox, start + records.length, there - records.length)
         return records
 
     def _log_skipped(self, outbox: str, start: int, length: int) -> None:
         place = os.path.join(self._attempt_directory, outbox)
-        self._log("{} has {} bytes that are no record at offset {}".format(place, length, start))
+        self._log("{} has {} bytes without a record at offset {}".format(place, length, start))
 
 
 def _changed(status: os.stat_result) -> Tuple[int, int]:

@@ -1,8 +1,7 @@
-"""Processes as Linux shows them: start times, exit statuses, children, process descriptors; and the last descriptors of
-this one.
+"""Processes as Linux shows them: start times, exit statuses, children, process descriptors; and spare descriptors.
 
-Every job and every process that is waited for holds a descriptor for as long as it lives. If those took all there are,
-the end of a job would be told without its last results, and what it left running would not be seen.
+Every job and every awaited process occupies a descriptor. If those took all, a job's end would be reported without its
+last results, and its remaining processes would go unnoticed.
 """
 
 import errno
@@ -19,7 +18,7 @@ from typing import Iterable, List, NamedTuple, Optional, Set
 from trial_runner import launch
 from trial_runner.wire.descriptors import Descriptor
 
-#: Where the kernel shows processes; some containers have none.
+#: Where the kernel shows processes; some containers lack it.
 _PROC = "/proc"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -38,38 +37,38 @@ class Exit(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """The part of ``/proc/<pid>/stat`` that is used here."""
+    """The fields of ``/proc/<pid>/stat`` that are used here."""
 
     state: str
     parent: int
     session: int
-    #: Clock ticks since boot: with the pid and the boot id it names a process for ever.
+    #: Clock ticks since boot; with pid and boot id, it identifies a process uniquely.
     start_ticks: int
-    #: As `wait` gives it; meaningful in state Z.
+    #: As `wait` returns it; valid in state Z.
     exit_status: int
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children. Raises OSError."""
+    """Makes orphans below this process its children. Raises OSError."""
     launch.libc_call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with(parent: int) -> None:
-    """This process is killed when its parent ends; at once, where that is another one by now. Raises OSError."""
+    """Makes the kernel kill this process when its parent ends; at once, if the parent has ended. Raises OSError."""
     launch.libc_call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def forbid_inspection() -> None:
-    """Other processes of this user may not read our memory. A best effort: root may, and some kernels cannot."""
+    """Hides our memory from other processes of this user. Best effort: not from root, and not on all kernels."""
     with suppress(OSError):
         launch.libc_call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 @lru_cache(maxsize=None)
 def boot_id() -> str:
-    """The boot's id, another one after every start of the machine; empty: unknown."""
+    """The boot id, which changes with every boot; empty: unknown."""
     try:
         with open(_PROC + "/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -78,13 +77,13 @@ def boot_id() -> str:
 
 
 def read_stat(pid: int) -> Optional[Stat]:
-    """The state of a process, as the kernel tells it; None: there is no such process."""
+    """The state of a process from the kernel; None: it does not exist."""
     try:
         with Descriptor(os.open("{}/{}/stat".format(_PROC, pid), os.O_RDONLY)) as descriptor:
             data = os.read(descriptor, 4096)  # one line, a few hundred bytes
-    except OSError:  # there is none, or it ended meanwhile
+    except OSError:  # it does not exist, or ended meanwhile
         return None
-    # The second field, the command's name, may hold spaces and parentheses.
+    # the second field, the command's name, may contain spaces and parentheses
     fields = data[data.rindex(b")") + 2 :].split()
     return Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]), int(fields[49]))
 
@@ -95,13 +94,13 @@ def started_ms(start_ticks: int) -> int:
 
 
 def age_ms(start_ticks: int) -> int:
-    """Milliseconds since a process was started, to the tick, by the monotonic clock of its start."""
+    """Milliseconds since a process started, to the tick, by the monotonic clock."""
     boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     return max(0, int(1000 * (boot_s - start_ticks / os.sysconf("SC_CLK_TCK"))))
 
 
 def open_pidfd(pid: int) -> int:
-    """A descriptor that becomes readable when the process, all its threads, ended. Raises OSError."""
+    """A descriptor that becomes readable when the process, with all threads, has ended. Raises OSError."""
     native = getattr(os, "pidfd_open", None)
     if native is not None:
         return int(native(pid))
@@ -115,7 +114,7 @@ def has_ended(pidfd: int) -> bool:
 
 
 def has_ended_children() -> bool:
-    """Whether there is anything to reap; one call, however many children there are."""
+    """Whether there is anything to reap; one call for any number of children."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -123,7 +122,7 @@ def has_ended_children() -> bool:
 
 
 def peek_exit(pid: int) -> Optional[Exit]:
-    """How a child of ours ended, without reaping it: its pid stays taken. None before we may know."""
+    """How a child of ours ended, without reaping it, so its pid stays reserved. None: not known yet."""
     status = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if status is None:
         return None
@@ -133,10 +132,10 @@ def peek_exit(pid: int) -> Optional[Exit]:
 
 
 def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
-    """How a process ended that is not our child; None: unknown.
+    """How a process that is not our child ended; None: unknown.
 
-    Until it is reaped, its stat line says it. Afterwards Linux 6.15 and newer answer it for a descriptor that was
-    opened before; older ones have forgotten it.
+    Until it is reaped, its stat line shows it. Afterwards Linux 6.15 and newer report it for a descriptor that was
+    opened before; older kernels do not.
     """
     stat = read_stat(pid)
     if stat is not None and stat.start_ticks == start_ticks:
@@ -153,12 +152,12 @@ def orphan_exit(pid: int, start_ticks: int, pidfd: int) -> Optional[Exit]:
 
 
 def children(pid: int) -> List[int]:
-    """Complete for this process itself; of another one some may be missed while they come and go."""
+    """Complete for this process itself; for others, some may be missed while they come and go."""
     folder = "{}/{}/task".format(_PROC, pid)
     try:
         listed = [_read("{}/{}/children".format(folder, thread)) for thread in os.listdir(folder)]
     except FileNotFoundError:
-        # The process is gone, or the kernel was built without these lists.
+        # the process is gone, or the kernel was built without these lists
         return _children_by_parent(pid) if os.path.isdir(folder) else []
     except OSError:
         return []
@@ -195,7 +194,7 @@ def are_shown() -> bool:
 
 
 def has_children() -> bool:
-    """Includes ended ones that are not reaped yet."""
+    """Includes ended processes that are not reaped yet."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -221,13 +220,13 @@ def signal_unseen(group: int, number: int) -> None:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Quiet when the process is gone or belongs to another user."""
+    """Ignored if the process is gone or belongs to another user."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def reap(pid: int) -> bool:
-    """Whether the child had ended and is reaped now; also true when it is no child of ours any more."""
+    """Whether the child had ended and is reaped now; also true if it is no longer our child."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -248,7 +247,7 @@ def _children_by_parent(parent: int) -> List[int]:
 
 def _read(path: str) -> bytes:
     with Descriptor(os.open(path, os.O_RDONLY)) as descriptor:
-        # The kernel makes these texts as they are read: one read is one moment, up to this many bytes.
+        # the kernel generates these texts during the read: one read is one moment, up to this size
         data = chunk = os.read(descriptor, 65536)
         while chunk:
             chunk = os.read(descriptor, 65536)
@@ -256,13 +255,13 @@ def _read(path: str) -> bytes:
         return data
 
 
-#: More than are ever open for a moment at a time.
+#: More than are ever open temporarily.
 RESERVED = 16
 
 
 def kept_free(descriptor: int) -> int:
-    """The descriptor itself. Raises OSError (EMFILE), having closed it, when it is one of the last."""
-    import resource  # runners, which have this module too, need it not
+    """The descriptor. Raises OSError (EMFILE), after closing it, if it is one of the spare ones."""
+    import resource  # runners have this module, too, but do not need it
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY or descriptor < limit - RESERVED:
@@ -272,5 +271,5 @@ def kept_free(descriptor: int) -> int:
 
 
 def require_one(example: int) -> None:
-    """Raises OSError (EMFILE) when none is to be had but the last. `example`: any open descriptor."""
+    """Raises OSError (EMFILE) if only spare ones are left. `example`: any open descriptor."""
     os.close(kept_free(os.dup(example)))

@@ -25,58 +25,56 @@ read        attempt_directory, file, offset (negative: from the       {data (bas
             end), limit
 files       attempt_directory                                         {files: [name], is_complete}: all below it
 forget      names                                                     {}
-put         file, size, offset, data (base64): the next piece         {bytes}: so many are there, `size` when all are
-remove      folder                                                    {}, when it is gone with all that was in it
+put         file, size, offset, data (base64): the next piece         {bytes}: bytes there now; `size`: complete
+remove      folder                                                    {}, when it and its content are gone
 facts       gpus: none, or the greatest age of a reading, in seconds  {cpu_count, memory_bytes,
                                                                       memory_available_bytes, load, disk_bytes,
                                                                       disk_free_bytes, keeper_cpu_s, gpus: reading}
 ==========  ========================================================  ==============================================
 
-A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_directory, reservation}`` and, when it has
-ended, ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, message}``. How long ago it began and ended is
-told by the monotonic clock when the frame is made; the other two times are by the machine's clock as it was at
-the start. `reservation` is any object that came with the spawn: the manager notes in it which places of the machine the
-job has.
-`state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until no process of it is left. Of `exit_code` and `signal`
-one is set, none when LOST, when `message` says what became of it. The same name spawned twice is one job.
+A *job* is ``{name, owner, state, pid, started_ms, started_ago_ms, attempt_directory, reservation}`` and, after its end,
+also ``{ended_ms, ended_ago_ms, exit_code, signal, stderr_tail, message}``. The `_ago_` fields are measured by the
+monotonic clock when the frame is made; the other two times are by the machine's clock as it was at the start.
+`reservation` is any object that came with the spawn: the manager stores in it which places of the machine the job has.
+`state` is one of PREPARING, RUNNING, ENDED, LOST; RUNNING until all its processes are gone. One of `exit_code` and
+`signal` is set; neither if LOST, when `message` states the reason. The same name spawned twice is one job.
 
 A job with `code` is accepted at once, as PREPARING, with ``code: {step, done_bytes, size_bytes}`` in its
-description: `step` is unpacked or copied, 0 of 0 bytes: it waits for its turn. Nothing of it is on file before it is
-started: a keeper that dies meanwhile never had it. ``signal`` ends it, ``forget`` too.
+description: `step` is unpacked or copied; 0 of 0 bytes: it is queued. Nothing of it is on file before it is started: a
+keeper that dies meanwhile never had it. ``signal`` and ``forget`` end it.
 
 A *reading* of the machine's GPUs is ``{source, error, is_absent, age_s, cards}``: `source` is nvml or nvidia-smi, and
-empty where neither can be asked, as `error` says; `is_absent` when there is neither of the two on the machine. A card
-is ``{index, uuid, name, memory_bytes, used_bytes, error, processes}``, a process on it ``{pid, user, memory_bytes,
-is_compute, job}``: `user` is empty for one that the keeper cannot see, `is_compute` false for one that only draws
-and for the server of NVIDIA's MPS, `job` one of the keeper's own jobs, or null. `used_bytes` counts what the driver
-keeps for itself. What a driver does not tell is null. The answer comes within 10 s, with an error when the driver has
-not answered by then.
+empty if neither answers, as `error` says; `is_absent`: the machine has neither. A card is ``{index, uuid, name,
+memory_bytes, used_bytes, error, processes}``, a process on it ``{pid, user, memory_bytes, is_compute, job}``: `user` is
+empty if it is hidden from the keeper; `is_compute` is false for one that only draws and for the server of NVIDIA's MPS;
+`job` is one of the keeper's own jobs, or null. `used_bytes` includes memory reserved by the driver. Values that a
+driver does not report are null. The answer comes within 10 s, with an error if the driver has not answered by then.
 
 Keeper, events:
 
 * ``{"event": "lines", "name", "owner", "outbox", "start", "end", "lines": [text, …]}``: complete records of one outbox
-  between two byte offsets. `outbox` is the file's path relative to the attempt's folder. What was between records and
-  is none (the rest of a write that was cut short) has offsets but no text, so offsets never leave a gap.
+  between two byte offsets. `outbox` is the file's path relative to the attempt's folder. Bytes between records (the
+  rest of a truncated write) have offsets but no text, so offsets never leave a gap.
 * ``{"event": "ended", "name", "owner", "job"}``: sent after all lines of that job.
 * ``{"event": "changed", "name", "owner", "job"}``: of a PREPARING job: how far it is, or that it runs now.
-* ``{"event": "refused", "name", "owner", "kind", "message"}``: a PREPARING job was not started, and is not known any
-  more; as the error of a ``spawn``.
+* ``{"event": "refused", "name", "owner", "kind", "message"}``: a PREPARING job did not start, and is unknown from now
+  on; fields as in the error of a ``spawn``.
 
 Outboxes are the regular files below `outbox/` and NNI's metrics file; names that begin with a dot are ignored. Bytes
-of a name that are no printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
-became shorter or another one while it was read is the outbox ``NAME/2``, then ``NAME/3``. A record has
-at most `MAX_RECORD` bytes, on every channel; the line `TOO_LONG` stands for a longer one. An outbox that `from` or
-`follow` does not name is sent from its beginning. `follow` on a job that is followed already begins again at its
-offsets; on one that has ended it ends with the ended event, again.
+of a name that are not printable UTF-8 are spelled ``\\xff``, on every channel, and a backslash is doubled. A file that
+became shorter or was replaced while it was read is the outbox ``NAME/2``, then ``NAME/3``. A record has at most
+`MAX_RECORD` bytes, on every channel; the line `TOO_LONG` replaces a longer one. An outbox that is missing in `from` or
+`follow` is sent from its beginning. `follow` on a followed job restarts at its offsets; on an ended job it ends with
+the ended event, again.
 
 Nothing is sent about a job on a new connection before `spawn` or `follow` names it there. A second connection replaces
-the first. Requests are carried out in their order, one spawn at a time; hello, list, read, files and facts may pass
-those that wait. That a job runs may be answered a moment later (50 ms), with what follows. A frame that is no JSON
+the first. Requests are carried out in order, one spawn at a time; hello, list, read, files and facts may overtake
+waiting ones. The answer that a job runs may be delayed (50 ms), together with what follows. A frame that is not a JSON
 object ends the connection. Kinds of error: ``unavailable`` (disk full, read-only, no process: try again), ``rejected``
-(never), ``invalid`` (a bug of the caller).
+(permanent), ``invalid`` (a bug of the caller).
 
-Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. It may hold several
-addresses of the one manager, with blanks between: the first that answers is used.
+Runner: HTTP with JSON bodies below `$NNI_MANAGER_URL`, with the attempt's token as bearer. The variable may have
+several addresses of the manager, separated by blanks: the first that answers is used.
 
 ===============  ==================================================================  ================================
 route            body                                                                answer
@@ -97,44 +95,44 @@ POST together    posts [{route, body}]                                          
                                                                                      [, retryAfterS]}]
 ===============  ==================================================================  ================================
 
-An answer counts only if it is the manager's: it has the form above, or ``{"error": sentence}``, and the header
-`ANSWER_HEADER` with the manager's name, which the token begins with, the attempt, and what the request named in
-`REQUEST_HEADER`: an answer to an earlier request that is sent again is none. Everything else, whatever its status,
-comes from a proxy in between: again, with growing waits.
+An answer counts only if it comes from the manager: it has the form above, or ``{"error": sentence}``, and the header
+`ANSWER_HEADER` with the manager's name (the beginning of the token), the attempt, and the request's `REQUEST_HEADER`: a
+replayed answer to an earlier request does not count. Any other answer, with any status, comes from a proxy: the request
+is repeated, with growing waits.
 
-400 and 413: never again in this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
-attempt is decided, whatever it still reports; logs alone are taken on. 429 (with Retry-After), 5xx, no connection:
-again, with growing waits.
+400 and 413: permanent for this form. 401, 403, 404: not this attempt's token. 409: the version is refused. 410: the
+attempt is closed, whatever it still reports; only logs are accepted. 429 (with Retry-After), 5xx, no connection: the
+request is repeated, with growing waits.
 
-In brackets is what an earlier manager does not say, and an earlier runner does not read. The answer to the registration
-may hold what would be asked for next: `record`, the parameter record; `hasCode`, whether there is code to be fetched;
-`inlineCode`, the code itself where it is small, as GET code has it, in base64; `stored`, as GET outboxes has it.
-`together` true: the manager takes several posts in one request, whose parts are carried out in their order until one
-is not answered 200, or is of lines that are not stored to their end: that answer is the last one, and nothing of what
-comes after it was taken. Where the request as a whole fails, the runner makes its posts one by one.
+Fields in brackets are missing from an earlier manager, and ignored by an earlier runner. The answer to the registration
+may contain the next answers: `record`, the parameter record; `hasCode`, whether there is code to fetch; `inlineCode`,
+the code itself if it is small, as from GET code, in base64; `stored`, as from GET outboxes. `together` true: the
+manager accepts several posts in one request. Its parts are carried out in order until one is not answered 200, or has
+lines that are not stored completely: that answer is the last one, and later parts were not carried out. If the whole
+request fails, the runner makes its posts one by one.
 
-`nowMs` is the runner's clock when it posts, which may be wrong. `undelivered` says what the manager will not get: what
-it refused, and what was skipped. `wasStarted` false: the command never ran, and the exit code is the runner's own, one
-of `RUNNER_EXITS`. After the command's end come first its results, then the end, then its logs.
-In a log's `data` every byte that is no UTF-8 is a question mark, so that its UTF-8 is as long as what it stands for.
-`source` names the process of a job with several, when it is not the one that reports.
+`nowMs` is the runner's clock at the post, which may be wrong. `undelivered` lists what the manager will not get:
+refused and skipped data. `wasStarted` false: the command never ran, and the exit code is the runner's own, one of
+`RUNNER_EXITS`. After the command's end come first its results, then the end, then its logs. In a log's `data` every
+invalid UTF-8 byte becomes a question mark, so its UTF-8 has the same length. `source` names the process in jobs with
+several, except the reporting one.
 
-Containers: a platform may start a second container for an attempt. Each runner that reports makes up an identity when
-it starts, registers with it and with the sizes of the outboxes that it found, and names it in the header
-`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. A newcomer that found
-less of an outbox than is stored begins afresh: its offsets count from what is stored, and what was stored before is
-kept and marked by its epoch.
+Containers: a platform may start a second container for an attempt. Each reporting runner creates an identity when it
+starts, registers with it and with the sizes of the outboxes that it found, and sends it in the header
+`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. A new container that
+found less of an outbox than is stored starts over: its offsets are added to what is stored, and earlier data is kept
+and marked by its epoch.
 
-Pull: where the manager cannot be reached it reads, instead, in the attempt's folder `runner.json` (the version's body),
-the outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes
-{name: bytes}, logs {name: bytes}). The sizes say what must become visible: storage may show the last file first. A
-runner that finds another container in `runner.json` is fenced off. Storage may have a file only once it is closed, and
-the command holds its logs and outboxes open. A runner that is told so (`ENV_PIECES`) copies them, while the command
-runs, to ``pieces/CONTAINER/FILE/N``, which it closes, and removes those when it ends.
+Pull: if the manager cannot be reached, it reads in the attempt's folder `runner.json` (the version's body), the
+outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes {name: bytes},
+logs {name: bytes}). The sizes say what must become visible: storage may show the last file first. A runner that finds
+another container in `runner.json` is fenced off. Some storage shows a file only after it is closed, but the command
+keeps its logs and outboxes open. With `ENV_PIECES` the runner copies them, while the command runs, to closed files
+``pieces/CONTAINER/FILE/N``, and removes those when it ends.
 
-Exec: where we can neither be reached nor share storage, the manager starts the same archive inside the container
-through the platform's own API; `exec_channel` has what it is told and what it answers. A runner that may choose
-(push-or-exec) tries the manager's addresses for a few seconds, and writes into the file `channel` what it found.
+Exec: without network or shared storage, the manager starts the same archive inside the container through the platform's
+own API; `exec_channel` describes arguments and answers. A runner that may choose (push-or-exec) tries the manager's
+addresses for a few seconds, and writes the result into the file `channel`.
 """
 
 import json
@@ -143,7 +141,7 @@ from typing import Any, Dict, List, Tuple, Union
 
 VERSION = "0.6.0"
 
-#: No frame is larger; a peer that announces more is cut off.
+#: Maximum size of a frame; a peer that announces more is disconnected.
 MAX_FRAME = 64 * 1024 * 1024
 
 # Job states of a keeper
@@ -164,7 +162,7 @@ MAIN_OUTBOX = "outbox/main.jsonl"
 METRICS_FILE = ".nni/metrics"
 METRICS_FILE_MARK = b"ME"
 METRICS_FILE_DIGITS = 6
-#: Most outboxes of one attempt with sizes in a report.
+#: Maximum number of outboxes of one attempt with sizes in a report.
 MOST_OUTBOXES = 1000
 
 PARAMETER_FILE = "parameter.cfg"
@@ -184,16 +182,16 @@ ENV_CHECKPOINT_DIR = "NNI_CHECKPOINT_DIR"
 ENV_OUTBOX = "NNI_OUTBOX"
 ENV_COMMAND_CHANNEL = "NNI_TRIAL_COMMAND_CHANNEL"
 ENV_GPUS = "CUDA_VISIBLE_DEVICES"
-#: How CUDA counts them.
+#: CUDA's order of devices.
 ENV_GPU_ORDER = "CUDA_DEVICE_ORDER"
-#: Names the job a process belongs to; every child inherits it.
+#: Name of the job that a process belongs to; every child inherits it.
 ENV_JOB = "NNI_MANAGER_JOB"
 
 # Environment of a runner
 ENV_MANAGER_URL = "NNI_MANAGER_URL"
-#: Certificates that the manager's is signed with, PEM on one line: `on_one_line`. Empty: those of the machine alone.
+#: Certificates that signed the manager's, PEM on one line: `on_one_line`. Empty: the machine's only.
 ENV_MANAGER_CA = "NNI_MANAGER_CA"
-#: Secret; the runner takes it out of the environment before anything else.
+#: Secret; the runner removes it from the environment before anything else.
 ENV_TOKEN = "NNI_TRIAL_TOKEN"  # noqa: S105 - a name, no token
 ENV_COMMAND = "NNI_RUNNER_COMMAND"
 ENV_GRACE_S = "NNI_RUNNER_GRACE_S"
@@ -203,58 +201,58 @@ ENV_REPORTER = "NNI_RUNNER_REPORTER"
 ENV_ROLE = "NNI_RUNNER_ROLE"
 #: auto, push, push-or-exec, pull or exec.
 ENV_CHANNEL = "NNI_RUNNER_CHANNEL"
-#: fetch: from the manager; present: the code lies in `NNI_CODE_DIR`.
+#: fetch: from the manager; present: the code is in `NNI_CODE_DIR`.
 ENV_CODE = "NNI_RUNNER_CODE"
-#: Where they lie on storage that the manager shares: the packed code, and the record of parameters.
+#: Paths on storage that the manager shares: the packed code, and the record of parameters.
 ENV_CODE_ARCHIVE = "NNI_RUNNER_CODE_ARCHIVE"
 ENV_RECORD = "NNI_RUNNER_RECORD"
-#: SHA-256 of that code, in hex: other users may write where it lies.
+#: SHA-256 of that code, in hex: other users may have write access to it.
 ENV_CODE_SHA256 = "NNI_RUNNER_CODE_SHA256"
-#: Seconds for which a runner with nothing else to do tries to reach the manager.
+#: Seconds for which an idle runner tries to reach the manager.
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
-#: 1: the folder is storage that has a file only once it is closed, so what is held open is copied to `PIECES_FOLDER`.
+#: 1: the folder's storage shows files only after they are closed, so open files are copied to `PIECES_FOLDER`.
 ENV_PIECES = "NNI_RUNNER_PIECES"
 
 PUSH = "push"
 PULL = "pull"
 EXEC = "exec"
-#: The runner tries to reach the manager, and lets itself be filled and read where it cannot.
+#: The runner tries to reach the manager, and otherwise lets the manager write and read in its container.
 PUSH_OR_EXEC = "push-or-exec"
 
-#: Of every request of a runner that reports: which container of the attempt it is.
+#: Header of every request of a reporting runner: its container's identity.
 CONTAINER_HEADER = "X-NNI-Container"
 
-#: Made by the runner from the lines that NNI's 2.x SDK prints, see `STDOUT_METRIC_MARK`.
+#: Written by the runner from the lines that NNI's 2.x SDK prints, see `STDOUT_METRIC_MARK`.
 STDOUT_METRICS_OUTBOX = "outbox/stdout-metrics.jsonl"
 STDOUT_METRIC_MARK = b"NNISDK_MEb'"
 TRIAL_LOG_FILE = "trial.log"
-#: What a trial says in its folder: where runners write, and what people may read.
+#: Logs in a trial's folder: written by runners, readable for users.
 LOG_FILES = (STDOUT_FILE, STDERR_FILE, TRIAL_LOG_FILE)
 CODE_FOLDER = "code"
-#: After the name of a code archive on a machine: what was unpacked of it.
+#: Suffix after the name of a code archive on a machine: its unpacked content.
 CODE_TREE = ".tree"
-#: Below an attempt's folder: those of the processes that do not report.
+#: Below an attempt's folder: folders of the processes that do not report.
 REPLICAS_FOLDER = "replicas"
-#: After a trial's id: the folder of its checkpoints, which its attempts share, beside theirs.
+#: Suffix after a trial's id: the folder of its checkpoints, shared by its attempts, next to theirs.
 CHECKPOINT_SUFFIX = "-checkpoint"
-#: In such a folder while another trial's is copied into it: what is there is not whole.
+#: In such a folder while another trial's is copied into it: the content is incomplete.
 CHECKPOINT_COPYING = ".nni-copying"
-#: Beside such a folder: what is on its way into it from another machine.
+#: Next to such a folder: a copy that is arriving from another machine.
 CHECKPOINT_ARRIVING = ".arriving"
-#: Below an attempt's folder: an empty one in its place, where nothing outlives the attempt.
+#: Below an attempt's folder: an empty replacement if nothing outlives the attempt.
 CHECKPOINT_FOLDER = "checkpoint"
-#: What a runner that is not heard says about itself.
+#: The registration of a runner that cannot reach the manager.
 RUNNER_FILE = "runner.json"
 #: Below it, for each container, the pieces of each log and outbox while its command runs.
 PIECES_FOLDER = "pieces"
-#: Bytes of a piece but for the last one of a file. Piece N begins at N times as many.
+#: Size of a piece in bytes, except the last one of a file. Piece N begins at N times this size.
 PIECE_BYTES = 1024 * 1024
 #: On the channel exec: everything was read, the container may end.
 RELEASED_FILE = "released"
-#: Which channel a runner that may choose has chosen: push or exec.
+#: The channel that a choosing runner has chosen: push or exec.
 CHANNEL_FILE = "channel"
 
-# Exit codes of a runner without one of its command; otherwise the command's, or 128 + the signal that ended it.
+# Exit codes of a runner whose command did not run; otherwise the command's, or 128 + the signal that ended it
 EXIT_USAGE = 64
 EXIT_BAD_CODE = 65
 EXIT_UNREACHABLE = 75
@@ -263,48 +261,46 @@ EXIT_VERSION_REFUSED = 78
 EXIT_FENCED = 79
 EXIT_CANNOT_START = 126
 
-#: What runners fail of before there is a command to blame.
+#: Failures of runners before the command started.
 RUNNER_EXITS = {
-    EXIT_USAGE: "what it was told, or its Python, is not what it needs",
-    EXIT_BAD_CODE: "the code archive cannot be used",
+    EXIT_USAGE: "its settings or its Python are not valid",
+    EXIT_BAD_CODE: "the code archive is not usable",
     EXIT_UNREACHABLE: "the manager could not be reached",
     EXIT_DENIED: "its token was denied",
-    EXIT_FENCED: "the attempt was decided already",
-    EXIT_CANNOT_START: "the command cannot be started",
+    EXIT_FENCED: "the attempt was already closed",
+    EXIT_CANNOT_START: "the command could not start",
 }
 
 #: Sent with every answer to a runner: ``<manager>/<experiment>/<trial>/<attempt>/<request>``, without the last part
-#: where the request has no name. Tokens are ``<manager>.<secret>``.
+#: if the request has no name. Tokens are ``<manager>.<secret>``.
 ANSWER_HEADER = "X-NNI-Manager"
-#: Sent with every request of a runner: its name, another one for each, at most 64 letters, digits and hyphens.
+#: Sent with every request of a runner: a unique name, at most 64 letters, digits and hyphens.
 REQUEST_HEADER = "X-NNI-Request"
-#: In a registration: its answer may hold the code; there: the code.
+#: In a registration: its answer may contain the code; in the answer: the code.
 INLINE_CODE = "inlineCode"
-#: Route of several posts in one request; in the answer to the registration, whether it is there.
+#: Route of several posts in one request; in the answer to the registration, whether it exists.
 TOGETHER = "together"
-#: Sentences in the word about the end about what is not delivered.
+#: Sentences in the report of the end about undelivered data.
 MAX_SENTENCES = 20
 
-#: Bytes of one record of an outbox, its newline not counted, on every channel. A longer one is passed over, and this
-#: line stands in its place.
+#: Maximum size of an outbox record in bytes, without its newline, on every channel. This line replaces a longer one.
 MAX_RECORD = 4 * 1024 * 1024
 TOO_LONG = '{"type":"too long"}'
-#: Name that stands for files beside the outboxes, and its lines: there are more than are looked at, and those that were
-#: never read before may hold results; the folder of outboxes, or an outbox that was read before, is gone.
+#: Pseudo-outbox and its line: there are more files than the limit, and unread ones may contain results; or the folder
+#: of outboxes, or an outbox that was read before, is gone.
 NOT_READ_OUTBOX = "outbox/.not-read"
 NOT_READ = '{"type":"not read"}'
 GONE = '{"type":"gone"}'
-#: Bytes of lines in one post; a single longer line goes alone.
+#: Maximum bytes of lines in one post; a single longer line is sent alone.
 MAX_METRICS_POST = 256 * 1024
-#: Bytes of a log in one post.
+#: Maximum bytes of a log in one post.
 MAX_LOG_POST = 64 * 1024
-#: Bytes of standard error that tell why a command failed.
+#: Maximum bytes of standard error in a report.
 MAX_STDERR_TAIL = 2048
 
-#: How the last words of a trial begin whose Python cannot read the function that was sent; `stand_in/nni_call.py` has
-#: them, too.
+#: Start of the last words of a trial whose Python cannot read the sent function; `stand_in/nni_call.py` has a copy.
 OTHER_PYTHON_MARK = "nni_call: the function was sent by Python "
-#: What upstream `nni` 3.x imports as its channel; the module stands beside the stand-in.
+#: The module that upstream `nni` 3.x imports as its channel, next to the stand-in.
 COMMAND_CHANNEL = "import://nni_channel.OutboxChannel"
 
 _HEADER = struct.Struct(">I")
@@ -333,14 +329,14 @@ def frame_length(head: Union[bytes, bytearray]) -> int:
 
 
 class Decoder:
-    """Cuts a byte stream into messages."""
+    """Splits a byte stream into messages."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> List[Dict[str, Any]]:
-        """Adds bytes; answers the messages that are now complete. Raises FrameTooLarge."""
-        if not self._buffer:  # most come whole
+        """Adds bytes; returns the messages that are now complete. Raises FrameTooLarge."""
+        if not self._buffer:  # most messages arrive complete
             messages, start = _cut(data)
             self._buffer += data[start:]
             return messages
@@ -351,7 +347,7 @@ class Decoder:
 
 
 def _cut(data: Union[bytes, bytearray]) -> Tuple[List[Dict[str, Any]], int]:
-    """The messages that are complete, and how many bytes they are."""
+    """The complete messages, and their total size in bytes."""
     messages = []
     start, size = 0, len(data)
     while size - start >= HEADER_BYTES:
@@ -359,7 +355,7 @@ def _cut(data: Union[bytes, bytearray]) -> Tuple[List[Dict[str, Any]], int]:
         end = body + frame_length(data[start:body])
         if size < end:
             break
-        messages.append(_from_json(data[body:end].decode()))  # bytes would be guessed at
+        messages.append(_from_json(data[body:end].decode()))  # for bytes, json would guess the encoding
         start = end
     return messages, start
 

@@ -1,17 +1,17 @@
 """Mounts the experiment's shared storage on the machine that runs this program, and unmounts it.
 
-Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours. It prints one line
-of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (for people, where the state is not ready).
+The text is sent to the machine and run by its own Python with `SETTINGS` set, so it imports nothing of ours. It prints
+one line of JSON: `state`, `point` (the mount point, absolute), `sentence` and `fix` (empty if the state is ready).
 
-`SETTINGS`: `action` (look, use, leave), `point` (of the home folder where it is relative), `may_mount`, `mark` (None,
-or `file` below the mount point and its `text`: a mount without it is of something else), `user` (the mount's),
-`here` (where the manager has it, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and
-`container`. In a job also `in_job`: `key_variable`, which has the key, `fixes` (state → for people there), `otherwise`
-(their last way out). It prints nothing there but a sentence on stderr, and ends with 1 then.
+`SETTINGS`: `action` (look, use, leave), `point` (relative to the home folder), `may_mount`, `mark` (None, or `file`
+below the mount point and its `text`: a mount without it is a different one), `user` (the mount's), `here` (the
+manager's path, for sentences), and of the storage `kind`, then `source`, or `account`, `key` and `container`. In a job
+also `in_job`: `key_variable`, which contains the key, `fixes` (state → advice), `otherwise` (the alternative). There it
+prints only a sentence on stderr, and exits with 1.
 
-Its mounts are recorded below the home folder, which machines may share, with their users: the last user's leaving
-unmounts, and mounts of others stay. A job's home is a folder of its container then, as its own may be on storage.
-Without permission to mount it uses `sudo`, where that asks for no password; else it says what to type.
+Mounts are recorded below the home folder, which machines may share, with their users: the last user unmounts, and other
+mounts stay. A job's home is a folder of its container, as its real one may be on storage. Without permission to mount,
+it uses `sudo` if that needs no password; otherwise it prints the command to type.
 """
 
 import fcntl
@@ -29,14 +29,14 @@ import time
 from contextlib import suppress
 from typing import Any, Dict, List, Optional, Tuple
 
-SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager sets it in front of this text
+SETTINGS: Dict[str, Any] = globals().get("SETTINGS", {})  # the manager prepends the assignment to this text
 
 READY, MOUNTABLE, ABSENT, OTHER, DENIED, FAILED = "ready", "mountable", "absent", "other", "denied", "failed"
 NFS = "NFS"
 _RECORDS = os.path.join(".nni-manager", "mounts")
-#: Seconds: a server that does not answer is away; and what was written elsewhere a moment ago may not be seen yet.
+#: Seconds: until a silent server counts as unreachable; and until a file just written elsewhere must be visible.
 _MOUNT_S, _PATIENCE_S, _LOOK_S = 20.0, 5.0, 0.2
-#: Seconds for which a machine may show what another one has changed since.
+#: Seconds for which a machine may show outdated files of another one.
 _CACHE_S = 5
 _BLOBFUSE = "blobfuse2"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -62,12 +62,12 @@ def main() -> None:
 
 
 def look(point: str) -> Dict[str, str]:
-    """The finding that `use` would have, changing nothing."""
+    """The finding of `use`, without changes."""
     return _judge(point) or _hindrance(point) or {"state": MOUNTABLE}
 
 
 def use(point: str) -> Dict[str, str]:
-    """Mounts it where need be; records the users of mounts of ours."""
+    """Mounts it if needed; records the users of our mounts."""
     found = _judge(point)
     if found is not None and not Record(point).source:
         return found
@@ -98,11 +98,11 @@ def leave(point: str) -> Dict[str, str]:
 _ACTIONS = {"look": look, "use": use, "leave": leave}
 
 
-# What is there
+# State
 
 
 def _judge(point: str) -> Optional[Dict[str, str]]:
-    """The answer about a mount point; None: it is not mounted, and may be."""
+    """The answer about a mount point; None: not mounted, but allowed."""
     mounted, mark = _mounted(point), SETTINGS["mark"]
     if mark is not None and _sees(point, mark, _PATIENCE_S if mounted else 0.0):
         return _writable(point)
@@ -114,27 +114,27 @@ def _judge(point: str) -> Optional[Dict[str, str]]:
     if mark is None and (ours == _source() if ours else _is_it(*mounted)):
         return _writable(point)
     sentence = "{} of {} is mounted at {}, not {}".format(*mounted, point, _it())
-    return _no(OTHER, sentence, "unmount that, or name another folder")
+    return _no(OTHER, sentence, "unmount that, or use another folder")
 
 
 def _as_folder(point: str) -> Dict[str, str]:
-    """The answer where the user has mounted the storage."""
+    """The answer if the user is to mount the storage."""
     if os.path.isdir(point):
         return _writable(point)
-    sentence = "there is no folder {}, so nothing is mounted there".format(point)
+    sentence = "the folder {} does not exist, so nothing is mounted there".format(point)
     return _no(ABSENT, sentence, "type there: " + _typed(point))
 
 
 def _not_empty(point: str) -> Dict[str, str]:
     sentence = "{} is a folder with other files in it, not {}".format(point, _it())
-    return _no(OTHER, sentence, "mount the storage there ({}), or name another folder".format(_typed(point)))
+    return _no(OTHER, sentence, "mount the storage there ({}), or use another folder".format(_typed(point)))
 
 
 def _writable(point: str) -> Dict[str, str]:
-    if "in_job" in SETTINGS or os.access(point, os.W_OK | os.X_OK):  # a job needs its attempt's folder alone
+    if "in_job" in SETTINGS or os.access(point, os.W_OK | os.X_OK):  # a job only needs its attempt's folder
         return {"state": READY}
     sentence = "user {} may not write into {}".format(_user(), point)
-    return _no(DENIED, sentence, "give that user the right to, on the storage's server or with `chmod`")
+    return _no(DENIED, sentence, "give that user write permission, on the storage's server or with `chmod`")
 
 
 def _it() -> str:
@@ -148,7 +148,7 @@ def _source() -> str:
 
 
 def _is_it(kind: str, source: str) -> bool:
-    """Whether it is the wanted storage, as far as the system's list of mounts tells."""
+    """Whether it is the wanted storage, according to the system's list of mounts."""
     if SETTINGS["kind"] == NFS:
         return kind.startswith("nfs") and source.rstrip("/") == SETTINGS["source"].rstrip("/")
     return kind.startswith("fuse")
@@ -166,7 +166,7 @@ def _sees(point: str, mark: Dict[str, str], patience_s: float) -> bool:
 
 
 def _mounted(point: str) -> Optional[Tuple[str, str]]:
-    """Kind and source of the file system at a point, from the list, which answers where the system itself does not."""
+    """Kind and source of the file system at a point, from the list of mounts, which never blocks."""
     wanted, found = os.path.join(os.path.realpath(os.path.dirname(point)), os.path.basename(point)), None
     with open("/proc/self/mountinfo", encoding="utf-8") as file:
         for line in file:
@@ -185,18 +185,18 @@ def _unescaped(text: str) -> str:
 
 
 def _hindrance(point: str) -> Optional[Dict[str, str]]:
-    """Why it cannot be mounted by this process."""
+    """Why this process cannot mount it."""
     if SETTINGS["kind"] == NFS and not _may_as_root("mount"):
         fix = "type there: " + _typed(point)
         return _no(DENIED, "{} is not mounted, and user {} may not mount".format(point, _user()), fix)
     program, package = ("mount.nfs", _NFS_PACKAGE) if SETTINGS["kind"] == NFS else (_BLOBFUSE, _BLOBFUSE_PACKAGE)
     if shutil.which(program, path=_path()) is None:
-        return _no(ABSENT, "{} is not mounted, and there is no {}".format(point, program), package)
+        return _no(ABSENT, "{} is not mounted, and {} is not installed".format(point, program), package)
     is_makeable = os.path.isdir(point) or os.access(_existing(point), os.W_OK | os.X_OK)
     if is_makeable or (SETTINGS["kind"] == NFS and _may_as_root("mkdir")):
         return None
     fix = "type there: `sudo mkdir -p {0} && sudo chown {1} {0}`".format(shlex.quote(point), _user())
-    return _no(DENIED, "user {} may not make {}".format(_user(), point), fix)
+    return _no(DENIED, "user {} may not create {}".format(_user(), point), fix)
 
 
 _NFS_PACKAGE = "install NFS's client: `sudo apt install nfs-common`, or `sudo dnf install nfs-utils`"
@@ -211,7 +211,7 @@ def _typed(point: str) -> str:
 
 
 def _may_as_root(program: str) -> bool:
-    """Whether a program can be run as root without a password; asked by its version, which changes nothing."""
+    """Whether a program can run as root without a password; tested with its version, which changes nothing."""
     return os.geteuid() == 0 or not _run(_as_root([program, "--version"]))
 
 
@@ -220,7 +220,7 @@ def _as_root(words: List[str]) -> List[str]:
 
 
 def _make_folder(point: str) -> None:
-    """Root makes it where this user may not: what is mounted there has rights of its own."""
+    """Creates the folder, as root if necessary: the mounted storage has its own permissions."""
     try:
         os.makedirs(point, exist_ok=True)
     except PermissionError:
@@ -232,7 +232,7 @@ def _mount(point: str, record: "Record") -> Dict[str, str]:
     _make_folder(point)
     record.begin()
     if SETTINGS["kind"] == NFS:
-        # the first failure is told, instead of tries of two minutes
+        # reports the first failure instead of retrying for two minutes
         words = _as_root(["mount", "-t", "nfs", "-o", "retry=0", SETTINGS["source"], point])
     else:
         words = [_BLOBFUSE, "mount", point, "--config-file={}".format(record.write_settings())]
@@ -244,18 +244,18 @@ def _mount(point: str, record: "Record") -> Dict[str, str]:
     if found is None or found["state"] == OTHER:
         _unmount(point)
         record.remove()
-        return found or _no(FAILED, "{} was mounted, and is not there".format(point))
+        return found or _no(FAILED, "{} was mounted, but is missing".format(point))
     return found
 
 
 def _why(failure: str) -> str:
     if "permitted" in failure or "superuser" in failure or "denied" in failure:
-        return "see that this machine may mount it: its address at the server; CAP_SYS_ADMIN, in a container"
-    return "see whether server, folder and credentials are right"
+        return "check that this machine may mount it: its address at the server; CAP_SYS_ADMIN, in a container"
+    return "check server, folder and credentials"
 
 
 def _unmount(point: str) -> str:
-    """Why it could not be done. Open files hold it up: it leaves the tree now, and goes when they are closed."""
+    """Why unmounting failed. Open files delay it: it leaves the tree now, and ends when they are closed."""
     if SETTINGS["kind"] != NFS and not _run([_BLOBFUSE, "unmount", point]):
         return ""
     take_root = _as_root if SETTINGS["kind"] == NFS else list
@@ -263,7 +263,7 @@ def _unmount(point: str) -> str:
 
 
 def _run(words: List[str]) -> str:
-    """The command's words, where it failed. A process it leaves in the background keeps no pipe of ours open."""
+    """The command's output if it failed. A background process does not keep our pipe open."""
     environment = dict(os.environ, LC_ALL="C", PATH=_path())
     with tempfile.TemporaryFile() as said:
         try:
@@ -275,7 +275,7 @@ def _run(words: List[str]) -> str:
         try:
             status = child.wait(_MOUNT_S)
         except subprocess.TimeoutExpired:
-            # what `mount` waits for, `mount.nfs`, would mount later, unseen; what runs by `sudo` cannot be killed
+            # `mount.nfs`, for which `mount` waits, would mount later, unseen; `sudo`'s processes cannot be killed
             with suppress(PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
             return "no answer within {:.0f} s".format(_MOUNT_S)
@@ -287,13 +287,13 @@ def _run(words: List[str]) -> str:
 
 
 class Record:
-    """The record of a mount that is ours: source, a file for each user, settings of BlobFuse2. Locked while entered.
+    """The record of a mount of ours: source, a file for each user, settings of BlobFuse2. Locked while entered.
 
-    It lies below a folder of the machine's boot: no mount is another machine's, and none outlives a boot.
+    It is below a folder for the machine's boot: mounts belong to one machine and end with its boot.
     """
 
     def __init__(self, point: str) -> None:
-        # the name, too: clones of a machine may have one id; containers of a machine have one boot
+        # the host name, too: clones of a machine may share an id; containers of a machine share a boot
         machine = _text_of("/etc/machine-id") + os.uname().nodename
         names = (machine, _text_of("/proc/sys/kernel/random/boot_id"), point)
         self._folder = os.path.join(os.path.expanduser("~"), _RECORDS, *map(_digest, names))
@@ -315,7 +315,7 @@ class Record:
         return _text_of(os.path.join(self._folder, "source"))
 
     def begin(self) -> None:
-        """Begins the record before mounting."""
+        """Starts the record before mounting."""
         self.remove_earlier()
         self.remove()
         os.makedirs(self._users, mode=0o700)
@@ -326,7 +326,7 @@ class Record:
         open(os.path.join(self._users, SETTINGS["user"]), "w", encoding="utf-8").close()
 
     def drop_user(self) -> bool:
-        """Whether there is none any more."""
+        """Whether no user is left."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._users, SETTINGS["user"]))
         return not os.listdir(self._users)
@@ -341,7 +341,7 @@ class Record:
             shutil.rmtree(os.path.join(machine, name), ignore_errors=True)
 
     def write_settings(self) -> str:
-        """The path of a private file with the key, which is never in an argument."""
+        """The path of a private file with the key, which is never an argument."""
         path, cache = os.path.join(self._folder, "blobfuse2.yaml"), os.path.join(self._folder, "cache")
         os.makedirs(cache, mode=0o700)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -350,7 +350,7 @@ class Record:
 
 
 def _blobfuse_settings(cache: str) -> str:
-    """JSON, which YAML reads. Only root may let other users in without asking the system's administrator."""
+    """JSON, which is valid YAML. Only root may allow other users without the administrator's configuration."""
     expiry = ("attribute-expiration-sec", "entry-expiration-sec", "kernel-list-cache-expiration-sec")
     account = {"account-name": SETTINGS["account"], "account-key": SETTINGS["key"]}
     settings = {
@@ -370,7 +370,7 @@ def _digest(text: str) -> str:
 
 
 def _text_of(path: str) -> str:
-    """Empty where there is no such file."""
+    """Empty if the file does not exist."""
     with suppress(FileNotFoundError), open(path, encoding="utf-8") as file:
         return file.read()
     return ""

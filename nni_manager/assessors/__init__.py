@@ -1,4 +1,4 @@
-"""Assessors: what stops bad trials early. One algorithm per file.
+"""Assessors stop bad trials early. One algorithm per file.
 
 They run in the tuner's process.
 """

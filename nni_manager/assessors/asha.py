@@ -1,14 +1,14 @@
-"""ASHA, asynchronous successive halving: at the steps ``min_steps * eta**k`` a trial goes on when it is among the best
-1 / `eta` of those that came as far.
+"""ASHA, asynchronous successive halving: at the steps ``min_steps * eta**k`` a trial continues if it is among the best
+1 / `eta` of the trials that reached the step.
 
 L. Li, K. Jamieson, A. Rostamizadeh, E. Gonina, J. Ben-tzur, M. Hardt, B. Recht, A. Talwalkar, "A System for Massively
-Parallel Hyperparameter Tuning", MLSys 2020. There, a trial waits at such a rung until it is promoted; a running trial
-cannot wait, so it is judged at once by what the rung holds, and ends for good or goes on ("stopping" in A. Klein et
-al., "Model-based Asynchronous Hyperparameter and Neural Architecture Search", 2020). With fewer than `eta` results in
-the rung the best of them goes on.
+Parallel Hyperparameter Tuning", MLSys 2020. There, a trial waits at such a rung until it is promoted. A running trial
+cannot wait, so it is judged at once by the results in the rung, and ends or continues ("stopping" in A. Klein et al.,
+"Model-based Asynchronous Hyperparameter and Neural Architecture Search", 2020). With fewer than `eta` results in the
+rung, the best of them continues.
 
-A value that is no number counts as the worst. After a restart, rungs are filled with the values of ended trials, and
-those that run are judged anew at the rungs that they passed.
+A value that is not a number counts as the worst. After a restart, rungs are filled with the values of ended trials, and
+running trials are judged again at the rungs that they passed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from nni_manager.domain.metrics import OptimizeModeName, default_number
 
 
 class ASHA(Assessor):
-    """`min_steps`: intermediate results before the first rung; `max_steps`: of a whole trial, no rung is there or
-    later; `early_stopping_rate`: how many of the first rungs are left out."""
+    """`min_steps`: intermediate results before the first rung; `max_steps`: of a whole trial, rungs are below it;
+    `early_stopping_rate`: number of first rungs to skip."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ASHA(Assessor):
             before = place
 
     def _rung_between(self, before: int, place: int) -> int:
-        """The last rung that a trial reached since its result before; 0: none."""
+        """The last rung that a trial reached since its previous result; 0: none."""
         most = place if self._max_steps is None else min(place, self._max_steps - 1)
         rung = self._first
         while rung * self._eta <= most:

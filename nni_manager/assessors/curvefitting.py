@@ -1,15 +1,15 @@
-"""Curvefitting: a trial is stopped when its learning curve will hardly come near the best final result (Domhan et al.
-2015, *Speeding up automatic hyperparameter optimization of deep neural networks by extrapolation of learning curves*).
+"""Curvefitting: a trial is stopped if its learning curve will hardly reach the best final result (Domhan et al. 2015,
+*Speeding up automatic hyperparameter optimization of deep neural networks by extrapolation of learning curves*).
 
 The curve is predicted as the weighted combination of parametric curves of that paper. Each is ``a + b g(step)`` with a
 shape g: powers (pow3, pow4), exponentials (exp4, Janoschek, Weibull), Hill's and Morgan-Mercer-Flodin's curve, inverse
-logarithms, the logarithm, and a constant. Shapes are taken from a grid in place of the paper's random walk; a and b are
+logarithms, the logarithm, and a constant. Shapes are taken from a grid instead of the paper's random walk; a and b are
 fitted by least squares, and a combination's weights are the shapes' probabilities given the values so far. As in the
-paper, a curve that gets worse has none, and a trial is stopped when the probability that it will be as good as the bar
-is below 0.05.
+paper, a curve that gets worse has weight 0, and a trial is stopped if the probability of reaching the threshold is
+below 0.05.
 
-A value that is no finite number counts as a step, and is left out of the fit. A trial that did not succeed, or whose
-last value is none, sets no bar.
+A value that is not a finite number counts as a step, but is left out of the fit. A trial that did not succeed, or whose
+last value is not finite, does not change the threshold.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from nni_manager.domain.metrics import OptimizeModeName
 if TYPE_CHECKING:
     import numpy
 
-#: Probability of reaching the bar below which a trial is stopped.
+#: Probability of reaching the threshold below which a trial is stopped.
 _HOPELESS = 0.05
-#: Least number of values of a fit: two numbers are fitted, and a residual is needed.
+#: Minimum number of values of a fit: two numbers are fitted, and a residual is needed.
 _LEAST = 4
 #: Noise of a value, as a share of the range of the values so far, below which a fit counts as exact.
 _NOISE = 0.01
@@ -39,14 +39,14 @@ _SHIFTS = (0.0, 1.0, 3.0, 10.0)
 #: As shares of the target step.
 _SCALES = (0.03, 0.06, 0.12, 0.25, 0.5, 1.0)
 _SLOPES = (0.5, 0.75, 1.0, 1.5, 2.0)
-#: Least size that values are divided by: smaller numbers are not exact, and numpy 1.26 warns of dividing by them.
+#: Minimum divisor: smaller numbers are inexact, and numpy 1.26 warns about dividing by them.
 _TINY = sys.float_info.min
 
 
 class Curvefitting(Assessor):
-    """`epoch_num`: the step of a trial's final result, which is predicted. `start_step`: first step that is judged;
-    `gap`: steps from one judgement to the next. `threshold`: share of the best final result that is the bar, such as
-    0.95 of an accuracy; of a result to be minimized, that many times less good."""
+    """`epoch_num`: the step of a trial's final result, which is predicted. `start_step`: first judged step; `gap`:
+    steps between judgements. `threshold`: share of the best final result to reach, such as 0.95 of an accuracy; of a
+    result to be minimized, correspondingly worse."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Curvefitting(Assessor):
         self._start_step = start_step
         self._threshold = threshold
         self._gap = gap
-        #: The best last value of the trials that succeeded; None: there is none yet.
+        #: The best last value of the succeeded trials; None: there is none yet.
         self._best: float | None = None
 
     def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
@@ -84,12 +84,12 @@ class Curvefitting(Assessor):
             self._best = last if self._best is None else max(self._best, last)
 
     def _bar(self, best: float) -> float:
-        """The value that a trial must reach; the distance to the best is a share of its size, whatever its sign."""
+        """The value that a trial must reach; the distance to the best is a share of its size, with any sign."""
         return best - (1 - self._threshold) * abs(best)
 
 
 def chance(points: Sequence[tuple[int, float]], target: int, bar: float) -> float:
-    """The probability that a curve reaches the bar at the target step; greater values are better.
+    """The probability that a curve reaches `bar` at the target step; greater values are better.
 
     `points`: (1-based step, value) of the curve so far, `_LEAST` at least, all finite.
     """
@@ -99,7 +99,7 @@ def chance(points: Sequence[tuple[int, float]], target: int, bar: float) -> floa
     size = max(float(abs(values).max()) or 1.0, _TINY)
     weights, means, deviations = _predictions(steps, values / size, target)
     bar = bar / size
-    ends = zip(means.tolist(), deviations.tolist(), strict=True)  # numpy's own numbers warn of a bar that is far away
+    ends = zip(means.tolist(), deviations.tolist(), strict=True)  # numpy's own numbers warn about a distant bar
     probabilities = [0.5 * math.erfc((bar - mean) / (deviation * math.sqrt(2))) for mean, deviation in ends]
     return float(weights @ numpy.array(probabilities))
 
@@ -113,7 +113,7 @@ def _predictions(steps: Any, values: Any, target: int) -> tuple[Any, Any, Any]:
     known = shapes[:, steps.astype(int) - 1]
     centred, middle = known - known.mean(axis=1, keepdims=True), values - values.mean()
     spread = numpy.maximum((centred**2).sum(axis=1), 1e-300)
-    # shapes rise towards their end, so that a factor below 0 is a curve that gets worse
+    # shapes increase, so that a negative factor is a curve that gets worse
     factors = numpy.maximum((centred @ middle) / spread, 0.0)
     noise = (_NOISE * (values.max() - values.min()) + 1e-9) ** 2
     squares = ((middle - factors[:, None] * centred) ** 2).sum(axis=1) + count * noise
@@ -126,9 +126,9 @@ def _predictions(steps: Any, values: Any, target: int) -> tuple[Any, Any, Any]:
 
 @lru_cache(maxsize=8)
 def _shapes(target: int) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Each shape at the steps 1 to `target`, at `target`, and the logarithm of its probability beforehand.
+    """Each shape at the steps 1 to `target`, at `target`, and the logarithm of its prior probability.
 
-    All families are equally probable, and all shapes of a family.
+    All families are equally probable, and all shapes within a family.
     """
     import numpy
 

@@ -1,7 +1,7 @@
-"""Medianstop: a trial is stopped at a step when its best value so far is worse than the median of what the succeeded
-trials had at that step on average (the median stopping rule of Google Vizier).
+"""Medianstop: a trial is stopped at a step if its best value so far is worse than the median of the succeeded trials'
+average values up to that step (the median stopping rule of Google Vizier).
 
-Values that are not numbers, NaN included, count as steps but not towards best values and averages.
+Values that are not numbers, including NaN, count as steps but not in best values and averages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from nni_manager.domain.metrics import OptimizeModeName
 
 
 class Medianstop(Assessor):
-    """`start_step`: the first step at which a trial is judged."""
+    """`start_step`: the first judged step."""
 
     def __init__(self, *, optimize_mode: OptimizeModeName = "maximize", start_step: Annotated[int, Ge(0)] = 0) -> None:
         #: Factor that makes smaller values better.
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._start_step = start_step
-        #: Steps that a trial had come → running averages of the succeeded trials.
+        #: Number of steps → running averages of the succeeded trials.
         self._averages: defaultdict[int, list[float]] = defaultdict(list)
 
     def judge(self, trial_id: str, history: Sequence[object], steps: Sequence[int] | None = None) -> bool:
@@ -33,7 +33,7 @@ class Medianstop(Assessor):
         others = self._averages.get(place)
         if place < self._start_step or not losses or not others:
             return True
-        # of two in the middle the worse one counts, as in NNI
+        # of two middle values the worse one counts, as in NNI
         return min(losses) <= sorted(others)[len(others) // 2]
 
     def trial_end(

@@ -1,7 +1,7 @@
 """Assessors by name: the classes in the modules of this folder, then entry points of ``nni_manager.assessors``.
 
-The registry imports every module of the folder, so an assessor imports what is heavy in its methods. Users' classes are
-`trial_runner.tuner_host`'s: they run in another Python.
+The registry imports every module of the folder, so assessors import heavy packages in their methods. Users' classes
+belong to `trial_runner.tuner_host`, as they run in another Python.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ CATALOGUE = Catalogue(kind="assessor", group="nni_manager.assessors", built_in=t
 
 
 def create(spec: AlgorithmSpec, *, optimize_mode: str | None = None) -> Assessor:
-    """The assessor itself, of a `spec` with a name. Raises InvalidInput.
+    """The assessor of a `spec` with a name. Raises InvalidInput.
 
-    `optimize_mode`: the experiment's direction, where the spec says none and the assessor goes by one.
+    `optimize_mode`: the experiment's direction, if the spec has none and the assessor uses one.
     """
     algorithm, arguments = CATALOGUE.find(spec.name), dict(spec.class_args)
     if optimize_mode and arguments.get(_MODE) is None and algorithm.is_built_in and _MODE in algorithm.arguments:
@@ -40,6 +40,6 @@ def create(spec: AlgorithmSpec, *, optimize_mode: str | None = None) -> Assessor
     assessor = algorithm.create(arguments)
     if not isinstance(assessor, Assessor):
         raise InvalidInput(
-            f"name: what is installed as assessor {spec.name!r} is no nni_manager.assessors.contract.Assessor."
+            f"name: the object installed as assessor {spec.name!r} is not a nni_manager.assessors.contract.Assessor."
         )
     return assessor

@@ -1,16 +1,17 @@
-"""Jobs in a Kubernetes cluster, whatever operator runs them. An adapter uses `platform`, `preflight`, `fields` (its
-section of the config), and what describes its kind of job: `api.cluster` (`Kind`), `jobs.pod`, `jobs.evidence`. Below,
-each room imports those after it:
+"""Jobs in a Kubernetes cluster, independent of their operator.
 
-* `observing`: `following` hands each job's memory what the informers hear, `followed_jobs` reports on it, chooses how
-  results come, and reads what pods print.
+An adapter uses `platform`, `preflight`, `fields` (its section of the config), and the description of its kind of job:
+`api.cluster` (`Kind`), `jobs.pod`, `jobs.evidence`. Each package below imports only those after it:
+
+* `observing`: `following` passes the informers' events to each job's memory. `followed_jobs` reports on jobs, chooses
+  their channel, and reads pod logs.
 * `exec`: results and code that go through the API server (`channel`, `stream`), and `channel_selection`.
-* `jobs`: `submission` makes one, gives its handle and says what a refusal is, of what `cluster_objects` and `storage`
-  keep in the cluster for all of them, and of whether pods reach us; `job_memory` is what is known of it, `evidence`
-  what pods and events say of its end and of its waiting, `removal` ends it and finds what is left; `draft` is a job
-  that is only shown.
-* `api`: `cluster` is the connection that all experiments on one share, by `access` (kubeconfig) and `client` (its REST
-  API); an `informer` keeps all objects of one `Resource`; `names` are those of kinds, objects and labels.
+* `jobs`: `submission` creates a job and its handle and translates refusals. `cluster_objects` and `storage` hold the
+  objects that all jobs share, and whether pods reach the manager. `job_memory` is the known state of a job;
+  `evidence` reads pods and events for the reasons of its end or wait. `removal` ends jobs and finds leftovers. `draft`
+  is a dry run of a job.
+* `api`: `cluster` is a cluster's connection, shared by all experiments. It consists of `access` (kubeconfig) and
+  `client` (REST API). An `informer` caches all objects of one `Resource`. `names`: kinds, objects and labels.
 
-The library that speaks to clusters is imported when a cluster is, not before.
+The client library is imported with the first connection to a cluster.
 """

@@ -1,5 +1,7 @@
-"""Fields that sections of several Kubernetes platforms share, in both of NNI's formats: storage, and what one replica
-gets; and which names the API of a cluster takes."""
+"""Fields that sections of several Kubernetes platforms share, in both of NNI's formats: storage and replicas.
+
+Also which names a cluster's API accepts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from nni_manager.platform_kit.section_model import (
 
 
 def _legal(pattern: str, sentence: str) -> AfterValidator:
-    """A check of a name as the API of a cluster takes it. `sentence`: what is wrong with others."""
+    """A check of a name by the rules of a cluster's API. `sentence`: the error for invalid names."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -37,7 +39,7 @@ Label = Annotated[
     str,
     _legal(
         r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
-        "must be of lower case letters, digits and hyphens, at most 63, with no hyphen at either end",
+        "must consist of lower case letters, digits and hyphens, at most 63, with no hyphen at either end",
     ),
 ]
 #: The name of a secret, claim, class or account.
@@ -45,15 +47,15 @@ Subdomain = Annotated[
     str,
     _legal(
         r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?",
-        "must be of lower case letters, digits, hyphens and dots, at most 253, with a letter or digit at either end",
+        "must consist of lower case letters, digits, hyphens, dots; at most 253, with a letter or digit at either end",
     ),
 ]
-#: The name of a resource that nodes have: ``nvidia.com/gpu``.
+#: The name of a node resource: ``nvidia.com/gpu``.
 ResourceName = Annotated[
     str,
     _legal(
         r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
-        "must be the name of a resource of nodes, such as nvidia.com/gpu",
+        "must be the name of a node resource, such as nvidia.com/gpu",
     ),
 ]
 
@@ -115,7 +117,7 @@ class PvcStorage(Part):
     mode: OptionalMode = mode_field()
 
 
-#: Kinds that Kubernetes platforms take.
+#: Kinds of storage that Kubernetes platforms accept.
 AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminator="storage_type")]
 
 
@@ -165,7 +167,7 @@ class KubernetesSection(PlatformSection):
 
     @property
     def pod_storage(self) -> NfsStorage | AzureStorage | PvcStorage | None:
-        """The storage that pods mount; None: none is set, or the platform has no such field."""
+        """The storage that pods mount; None: not set, or the platform has no such field."""
         found: NfsStorage | AzureStorage | PvcStorage | None = getattr(self, "storage", None)
         return found
 
@@ -207,14 +209,14 @@ def replica_fields(old: str, new: str) -> dict[str, str]:
 
 
 def complete_storage(section: dict[str, Any], _config: dict[str, Any]) -> None:
-    """Sets the kind of storage where none is given: a claim where there is only a path, else NFS."""
+    """Sets a missing kind of storage: a claim if there is only a path, else NFS."""
     storage = section.get("storage")
     if isinstance(storage, dict):
         section["storage"] = {"storageType": "pvc" if set(storage) == {"path"} else "nfs"} | storage
 
 
 def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]:
-    """A function for the faults of a file's storage. `name`: ``kubeflowConfig`` and the like."""
+    """A function that finds errors in a file's storage. `name`: ``kubeflowConfig`` and the like."""
 
     def faults(file: Mapping[str, Any]) -> Iterator[Remark]:
         section = file.get(name)
@@ -229,6 +231,6 @@ def storage_faults(name: str) -> Callable[[Mapping[str, Any]], Iterator[Remark]]
         elif kind in ("nfs", "pvc") and kind not in section:
             yield f"{name}.{kind}", f"is required with storage: {kind} and not set; add it"
         elif kind is None and not {"nfs", "pvc"} & section.keys():
-            yield f"{name}.nfs", "is required and not set; say where manager and containers share files"
+            yield f"{name}.nfs", "is required and not set; add the NFS folder that manager and containers share"
 
     return faults

@@ -1,6 +1,6 @@
-"""The base of adapters of an operator's kind of job; they add the kind, its manifest and its table of states.
+"""The base of adapters for an operator's kind of job; they add the kind, its manifest and its table of states.
 
-One connection and one informer per kind serve the whole daemon. `observe` answers from memory: the last state stands
+One connection and one informer per kind serve the whole daemon. `observe` answers from memory: the last state counts
 until the cluster reports another.
 """
 
@@ -40,9 +40,9 @@ from nni_manager.platform_kit.contract import (
 from nni_manager.shared_storage import job_folders
 from trial_runner import protocol
 
-#: Seconds after which a quota that was used up is tried again.
+#: Seconds before a used-up quota is tried again.
 _ROOM_AGAIN_S = 3.0
-#: Statuses by which an object is not taken now, and would not be a moment later: a quota, a right, a webhook.
+#: Statuses of a refused object that would not change within moments: a quota, a right, a webhook.
 _FOR_GOOD = (400, 403, 413, 422)
 
 
@@ -69,10 +69,10 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
 
     @abc.abstractmethod
     def job_kind(self) -> Kind:
-        """The kind of job that the config asks for."""
+        """The kind of job that the config requests."""
 
     def object_name(self, spec: JobSpec) -> str:
-        """The name of the job's object: legal, and no other job's."""
+        """The name of the job's object: valid and unique."""
         return names.dashed(spec)
 
     @abc.abstractmethod
@@ -80,7 +80,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         """The job's object, without `apiVersion` and `kind`; its pods carry the labels."""
 
     def as_made(self, pod: Object) -> Object:
-        """A pod of a template, as the operator makes it."""
+        """A pod of a template, as the operator creates it."""
         return pod
 
     # Capabilities
@@ -101,12 +101,12 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
 
     @classmethod
     def restarts(cls, config: ClusterConfigT) -> bool:
-        """Whether the operator starts ended processes again."""
+        """Whether the operator restarts ended processes."""
         return False
 
     @classmethod
     def sends_code(cls, config: ClusterConfigT) -> bool:
-        """Whether the code directory is sent; else it is in the image."""
+        """Whether the code directory is sent; otherwise it is in the image."""
         return True
 
     @classmethod
@@ -133,7 +133,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return [*further, *drafted]
 
     async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
-        """Further findings, about what only this platform's section has."""
+        """Further findings, about fields that only this platform's section has."""
         return []
 
     # Entering and leaving
@@ -172,7 +172,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return await self._lease.use()
 
     async def _find_resource(self, cluster: Cluster) -> Resource:
-        """The kind in the version of the config if the cluster serves it, else in one that it serves."""
+        """The kind in the config's version if the cluster serves it, else in a version that it serves."""
         kind = self.job_kind()
         try:
             found = await kind.find(cluster)
@@ -205,9 +205,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
                 created = await self._create(cluster, spec)
         except Refusal as refusal:
             if (why := submission.quota(refusal)) is not None:
-                asyncio.get_running_loop().call_later(
-                    _ROOM_AGAIN_S, self.host.wake, ""
-                )  # there is no event for new room
+                asyncio.get_running_loop().call_later(_ROOM_AGAIN_S, self.host.wake, "")  # no event reports new room
                 return NoRoom(why=why)
             error = submission.error(refusal, f"create {self._entered[2].plural}", cluster.namespace)
             await self._on_error(error)
@@ -217,12 +215,12 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return handle
 
     async def _on_error(self, error: Exception) -> None:
-        """Goes on with another lease's credential where this one's is refused. Raises BadCredentials without one."""
+        """Continues with another lease's credential if this one's is refused. Raises BadCredentials without one."""
         if isinstance(error, BadCredentials) and self._lease is not None:
             await self._lease.refused(error)
 
     async def _create(self, cluster: Cluster, spec: JobSpec) -> Object:
-        """The job's object, created, or found where an earlier call has done it. Raises Refusal, too."""
+        """The job's object, created now or by an earlier call. Also raises Refusal."""
         _, service, resource = self._entered
         name = self.object_name(spec)
         labels = names.job_labels(spec, self.host.service, name, self.host.connections.identity)
@@ -235,10 +233,10 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return await self._completed(cluster, created, spec, is_new=is_new)
 
     async def _completed(self, cluster: Cluster, job: Object, spec: JobSpec, *, is_new: bool) -> Object:
-        """The job's object, with all that belongs to it.
+        """The job's object and its dependents.
 
-        Raises Refusal where that is refused for good to a job that is new, which is removed then, and
-        PlatformUnavailable: the job is there all the same.
+        Raises Refusal if the server permanently refuses dependents of a new job, which is then removed; and
+        PlatformUnavailable: the job exists anyway.
         """
         _, service, resource = self._entered
         kind, meta = job.get("kind"), job["metadata"]
@@ -253,11 +251,11 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             else:
                 return job
         except (Refusal, PlatformError) as error:
-            raise PlatformUnavailable(f"{kind} {meta['name']} was made, and not what belongs to it: {error}") from None
+            raise PlatformUnavailable(f"{kind} {meta['name']} was created, but not its Secret: {error}") from None
         raise refused
 
     async def on_created(self, cluster: Cluster, created: Object, spec: JobSpec, service: ClusterObjects) -> None:
-        """Makes what belongs to the job's object; repeatable."""
+        """Creates the dependents of the job's object; repeatable."""
         await service.put_secret(spec, created)
 
     # Observing
@@ -312,7 +310,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         await self._entered[1].close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        """Removes these jobs, when it was entered; else all that carries the experiment's labels."""
+        """Removes these jobs if entered; otherwise everything with the experiment's labels."""
         labels = names.service_labels(self.host.experiment_id, self.host.service)
         if self._jobs is not None:
             return await removal.clean(await self._cluster(), self._entered[2], labels, frozenset(job_names))
@@ -323,7 +321,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
                 await removal.clean(cluster, resource, labels, None)
             await ClusterObjects(cluster, self.config, self.host).close()
         except Refusal as refusal:
-            raise PlatformUnavailable(f"what is left of it cannot be removed: {refusal}") from None
+            raise PlatformUnavailable(f"its leftovers cannot be removed: {refusal}") from None
         finally:
             await self.__aexit__()
 
@@ -336,7 +334,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
                 for one in found:  # a newer object of the same name stays
                     await cluster.delete(one.resource, one.name, uid=one.uid)
         except Refusal as refusal:
-            raise PlatformUnavailable(f"what is left in the namespace: {refusal}") from None
+            raise PlatformUnavailable(f"leftovers in the namespace: {refusal}") from None
         finally:
             await self.__aexit__()
         return [one.told for one in found]

@@ -1,4 +1,4 @@
-"""The preflight of a cluster: whether it answers, serves the kind and grants the rights. Leaves nothing there."""
+"""The preflight of a cluster: checks access, the kind and the rights, and leaves nothing there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.kubernetes.jobs.storage import read_login
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
 
-#: The oldest that we know to have all we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
+#: The oldest version with all features that we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
 OLDEST = (1, 16)
 
 Findings = list[PreflightFinding]
@@ -43,7 +43,7 @@ class Preflight:
         self._channel = storage.channel(config)
 
     async def findings(self) -> Findings:
-        """Findings of all checks. Raises nothing on purpose."""
+        """Findings of all checks. Raises no expected errors."""
         found = await self._files()
         cluster = Cluster(self._access.key)
         try:
@@ -55,7 +55,7 @@ class Preflight:
         except PlatformUnavailable as error:
             found.append(PreflightFinding(Severity.AWAY, "cluster", str(error)))
         except Refusal as refusal:
-            found.append(PreflightFinding(Severity.AWAY, "cluster", f"the cluster does not say: {refusal}"))
+            found.append(PreflightFinding(Severity.AWAY, "cluster", f"the cluster did not answer a check: {refusal}"))
         finally:
             await cluster.close()
         return found
@@ -76,7 +76,7 @@ class Preflight:
             found.append(PreflightFinding(Severity.WRONG, "channel", sentence, fix))
         elif self._channel == protocol.PULL and not await asyncio.to_thread(os.access, str(here), os.W_OK | os.X_OK):
             fix = "mount the storage there; an NFS export with root_squash needs a folder of your own"
-            sentence = f"{here} is no folder that can be written here"
+            sentence = f"{here} is not a writable folder on this machine"
             found.append(PreflightFinding(Severity.WRONG, "storage", sentence, fix))
         return found
 
@@ -104,17 +104,17 @@ class Preflight:
             return PreflightFinding(Severity.FINE, "cluster", sentence)
         oldest = ".".join(map(str, OLDEST))
         return PreflightFinding(
-            Severity.WARNING, "cluster", f"{sentence} is older than {oldest}, the oldest that is tried"
+            Severity.WARNING, "cluster", f"{sentence} is older than {oldest}, the oldest tested version"
         )
 
     async def _namespace(self, cluster: Cluster) -> Findings:
         if not await _is_missing(cluster, f"/api/v1/namespaces/{cluster.namespace}"):
             return []
-        sentence = f"there is no namespace {cluster.namespace}"
-        return [PreflightFinding(Severity.WRONG, "namespace", sentence, "correct `namespace`, or have it made")]
+        sentence = f"the namespace {cluster.namespace} does not exist"
+        return [PreflightFinding(Severity.WRONG, "namespace", sentence, "correct `namespace`, or create it")]
 
     async def _denied(self, cluster: Cluster, resource: Resource) -> Findings:
-        """Findings about rights without which no job can be made, one for each kind: its verbs are granted together."""
+        """Findings about missing rights that prevent jobs, one per kind: its verbs are granted together."""
         denied: dict[str, list[str]] = {}
         for verb, what, subresource, name in self._wanted(resource):
             if not await cluster.may(verb, what, subresource):
@@ -123,34 +123,35 @@ class Preflight:
             PreflightFinding(
                 Severity.WRONG,
                 f"rights: {name}",
-                f"we may not {', '.join(f'{verb} {name}' for verb in verbs)} in namespace {cluster.namespace}",
-                f"have an administrator grant {', '.join(verbs)} of {name} (API group "
+                f"the account may not {', '.join(f'{verb} {name}' for verb in verbs)} in namespace {cluster.namespace}",
+                f"ask an administrator to grant {', '.join(verbs)} of {name} (API group "
                 f"{resource.group if name == resource.plural else ''!r}) by a Role and a RoleBinding",
             )
             for name, verbs in denied.items()
         ]
 
     async def _told_less(self, cluster: Cluster, resource: Resource, denied: set[str]) -> Findings:
-        """Findings about rights without which less is known, or later. `denied`: subjects of those found before."""
+        """Findings about missing rights that reduce or delay information. `denied`: subjects found before."""
         found = []
         for what in (resource, PODS):
             if f"rights: {what.plural}" not in denied and not await cluster.may("watch", what):
                 sentence = (
-                    f"we may not watch {what.plural} in namespace {cluster.namespace}: they are listed every five"
-                    " seconds"
+                    f"the account may not watch {what.plural} in namespace {cluster.namespace}: they are listed every"
+                    " five seconds"
                 )
-                fix = "have watch granted beside list"
+                fix = "ask for the right to watch in addition to list"
                 found.append(PreflightFinding(Severity.WARNING, f"rights: {what.plural}", sentence, fix))
         if self._channel == protocol.PUSH_OR_EXEC and not await cluster.may_exec():
             sentence = (
-                "we may not get and create pods/exec, or get secrets: results come only where pods reach this machine"
+                "the account may not get and create pods/exec, or get secrets: results arrive only from pods that reach"
+                " this machine"
             )
-            fix = "set nniManagerIp to an address that pods reach, or have these verbs granted"
+            fix = "set nniManagerIp to an address that pods reach, or ask for these rights"
             found.append(PreflightFinding(Severity.WARNING, "rights", sentence, fix))
         return [*found, *await self._untold(cluster)]
 
     async def _untold(self, cluster: Cluster) -> Findings:
-        """Findings about rights without which people are told less."""
+        """Findings about missing rights that only reduce messages to users."""
         found = []
         for verb, what, subresource, use in (
             ("list", EVENTS, "", "why jobs wait"),
@@ -158,12 +159,12 @@ class Preflight:
         ):
             if not await cluster.may(verb, what, subresource):
                 name = f"{what.plural}/{subresource}" if subresource else what.plural
-                sentence = f"we may not {verb} {name}: {use} is not always told"
+                sentence = f"the account may not {verb} {name}: {use} is not always shown"
                 found.append(PreflightFinding(Severity.WARNING, "rights", sentence))
         return found
 
     def _wanted(self, resource: Resource) -> list[tuple[str, Resource, str, str]]:
-        """The rights that jobs need: verb, kind, subresource, and a name of the last two for sentences."""
+        """The rights that jobs need: verb, kind, subresource, and both as text."""
         verbs = {
             resource: ("list", "create", "get", "delete", *(("patch",) if self._kind.stop else ())),
             PODS: ("list",),
@@ -181,12 +182,12 @@ class Preflight:
         claim = volume.claim_name if isinstance(volume, PvcStorage) else None
         if not claim or not await _is_missing(cluster, CLAIMS.path(cluster.namespace, claim)):
             return []
-        sentence = f"there is no claim {claim} in namespace {cluster.namespace}"
+        sentence = f"namespace {cluster.namespace} has no claim {claim}"
         return [PreflightFinding(Severity.WRONG, "storage.claimName", sentence, "correct storage.claimName")]
 
 
 async def _is_missing(cluster: Cluster, path: str) -> bool:
-    """Whether an object is known not to be there; false where we may not look."""
+    """Whether an object is known not to exist; False if the right to read it is missing."""
     try:
         await cluster.call("GET", path)
     except Refusal as refusal:
@@ -195,13 +196,13 @@ async def _is_missing(cluster: Cluster, path: str) -> bool:
 
 
 async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
-    """Findings about Secrets with logins of registries that the section names and that are not there."""
+    """Findings about missing Secrets with registry logins that the section names."""
     return [
         PreflightFinding(
             Severity.WRONG,
             "imagePullSecrets",
-            f"there is no Secret {name} in namespace {cluster.namespace}",
-            "correct the name, or make it with `kubectl create secret docker-registry`",
+            f"namespace {cluster.namespace} has no Secret {name}",
+            "correct the name, or create it with `kubectl create secret docker-registry`",
         )
         for name in names
         if await _is_missing(cluster, SECRETS.path(cluster.namespace, name))
@@ -209,7 +210,7 @@ async def secrets_there(cluster: Cluster, names: Sequence[str]) -> Findings:
 
 
 async def storage_class_there(cluster: Cluster, name: str) -> Findings:
-    """A finding where the storage class for the volume of checkpoints is not there."""
+    """A finding if the storage class of the checkpoint volume does not exist."""
     if not await _is_missing(cluster, f"/apis/storage.k8s.io/v1/storageclasses/{name}"):
         return []
     fix = "correct checkpoint.storageClass; `kubectl get storageclass` lists them"

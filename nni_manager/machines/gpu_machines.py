@@ -1,16 +1,16 @@
-"""The machines of one training service, each with a keeper: which of them the next job goes to, with which GPUs.
+"""The machines of one training service, each with a keeper: where the next job runs, and on which GPUs.
 
-How an adapter whose jobs are kept by keepers uses this:
+How an adapter whose jobs run under keepers uses this:
 
-* It makes a `MachinePool` of a `PoolMachine` for each machine: the `KeeperMachine` (its name in the ledger, the same
-  in all experiments; its name for people; `places` None where trials need GPUs), what a trial needs of it
-  (`demand_of`), and the `KeeperJobs` made with the key of that keeper's connection.
-* Entering, each `KeeperJobs` is entered with its machine: ``jobs.enter([machine])``.
-* `submit` of a job that needs GPUs: ``found = await pool.reserve(spec)``. A `NoRoom` is returned as it is; otherwise
-  the job is started at ``found.jobs`` with `gpu_environment` in its environment, within ``pool.held(found, name)``.
+* Create a `MachinePool` with one `PoolMachine` per machine: the `KeeperMachine` (its name in the ledger, the same in
+  all experiments; its display name; `places` None if trials need GPUs), what a trial needs of it (`demand_of`), and the
+  `KeeperJobs` created with the key of that keeper's connection.
+* While entering the adapter, enter each `KeeperJobs` with its machine: ``jobs.enter([machine])``.
+* In `submit` of a job that needs GPUs: ``found = await pool.reserve(spec)``. Return a `NoRoom` unchanged; otherwise
+  start the job at ``found.jobs`` with `gpu_environment` in its environment, within ``pool.held(found, name)``.
 * The reports of `KeeperJobs.reports` have the GPUs in `place`.
-* The adapter forwards `room`, `want` and `plan` to the pool; `want(0)` when it is left. ``pool.reach({name:
-  sentence})`` says which machines are away: they get no jobs, and the sentence stands in the wait reason.
+* Forward `room`, `want` and `plan` to the pool, and call ``want(0)`` on leaving. ``pool.reach({name: sentence})``
+  says which machines are unreachable: they get no jobs, and the sentence becomes part of the wait reason.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def demand_of(
     use_active_gpu: bool | None,
     gpu_memory_mib: int | None = None,
 ) -> Demand:
-    """What a trial needs of a machine's GPUs, by the fields of the machine or section.
+    """What a trial needs of a machine's GPUs, from the fields of the machine or section.
 
     `max_trial_number_per_gpu` None: 1, or as many as memory allows.
     """
@@ -59,13 +59,13 @@ def demand_of(
 
 
 def gpu_environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
-    """Variables that show a job its GPUs: none where its number is None, which changes nothing; for 0, and without a
-    reservation, those that hide all."""
+    """Variables that make a job's GPUs visible. A number of None adds no variables; 0, or no reservation, hides all
+    GPUs."""
     if spec.gpu_number is None:
         return {}
     if spec.gpu_number == 0 or reservation is None:
         return {protocol.ENV_GPUS: ""}
-    # CUDA itself would count the fastest first, the driver and `gpuIndices` count by the bus
+    # CUDA's own order is fastest first; the driver and `gpuIndices` use the bus order
     return {protocol.ENV_GPUS: ",".join(map(str, reservation.places)), protocol.ENV_GPU_ORDER: "PCI_BUS_ID"}
 
 
@@ -84,12 +84,12 @@ class Found:
 
     jobs: KeeperJobs
     reservation: Reservation | None
-    #: The keeper has the job already; starting it again answers its state.
+    #: The keeper already has the job; starting it again returns its state.
     is_started: bool = False
 
 
 class MachinePool:
-    """The machines of one training service. `wake`: called when there is room, or another reason why there is none."""
+    """The machines of one training service. `wake`: called when room, or the reason for no room, changes."""
 
     def __init__(self, host: Host, machines: Iterable[PoolMachine], wake: Callable[[], None]) -> None:
         self._machines = {parked.machine.name: parked for parked in machines}
@@ -104,7 +104,7 @@ class MachinePool:
         self._away: Mapping[str, str] = {}
 
     def reach(self, away: Mapping[str, str]) -> None:
-        """Notes which machines cannot be reached now, and why: `away` is machine → sentence."""
+        """Notes the unreachable machines: `away` is machine → sentence."""
         self._away = dict(away)
         self._placement.reach(away)
 
@@ -116,12 +116,12 @@ class MachinePool:
         self._placement.want(jobs)
 
     async def plan(self, jobs: int) -> JobPlan:
-        """The places of so many jobs if they were submitted now. The `KeeperJobs` are entered."""
+        """The places that a number of jobs would get now. Requires entered `KeeperJobs`."""
         await self._look()
         return self._placement.plan(jobs)
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        """Findings about the machines' GPUs. The `KeeperJobs` are entered."""
+        """Findings about the machines' GPUs. Requires entered `KeeperJobs`."""
         await self._look()
         found: list[PreflightFinding] = []
         for parked in self._reached:
@@ -131,10 +131,10 @@ class MachinePool:
         return found
 
     async def reserve(self, spec: JobSpec) -> Found | NoRoom:
-        """A machine and its places for a job about to be submitted, as many as the job says.
+        """A machine and its places for a job about to be submitted, with the job's number of places.
 
-        Nothing is given away before each keeper's list was read: jobs of a daemon before this one may have the places.
-        Raises PlatformUnavailable when no machine can be asked, or one that may have the job already.
+        No place is granted before each keeper's list was read: jobs of an earlier daemon may have places. Raises
+        PlatformUnavailable if no machine is reachable, or if an unreachable one may have the job already.
         """
         if spec.is_repeat and (found := await self._started_before(spec.name)) is not None:
             return found
@@ -148,7 +148,7 @@ class MachinePool:
         return Found(jobs=self._machines[reservation.machine].jobs, reservation=reservation)
 
     async def _started_before(self, name: str) -> Found | None:
-        """The place of a job that a keeper has started before; None: none has. Raises PlatformUnavailable."""
+        """The place of a job that a keeper started before; None: there is none. Raises PlatformUnavailable."""
         unknown: list[PlatformUnavailable] = []
         for parked in self._machines.values():
             try:
@@ -156,7 +156,7 @@ class MachinePool:
                 job = (await parked.jobs.listed()).get(name)
             except PlatformUnavailable as error:
                 ledger = self._places.find(parked.machine.name)
-                # may it have the job, by this daemon or one before it?
+                # may this keeper have the job, from this daemon or an earlier one?
                 if ledger is None or not ledger.was_read or ledger.has(name):
                     unknown.append(PlatformUnavailable(str(error)))
                 continue
@@ -170,22 +170,22 @@ class MachinePool:
 
     @contextmanager
     def held(self, found: Found, name: str) -> Iterator[None]:
-        """A context that gives the places back on an error that says that the job was certainly not started."""
+        """A context that releases the places after an error that proves that the job did not start."""
         with self._placement.held(None if found.is_started else found.reservation, name):
             yield
 
     # Helpers
 
     async def _look(self) -> None:
-        """Reads jobs and GPUs of all machines that can be reached."""
+        """Reads jobs and GPUs of all reachable machines."""
         reached = self._reached
         await asyncio.gather(*(parked.jobs.until_read() for parked in reached), return_exceptions=True)
         await self._refresh(reached)
 
     async def _refresh(self, machines: Iterable[PoolMachine]) -> None:
-        """Reads the machines' GPUs again: others use them, too.
+        """Reads the machines' GPUs again, as others use them, too.
 
-        A machine that does not answer gets no job, or one by its last reading.
+        A machine that does not answer gets no job, or one based on its last reading.
         """
 
         async def refresh(parked: PoolMachine) -> None:
@@ -204,14 +204,14 @@ def _raise_if_none_answers(answers: Sequence[BaseException | None]) -> None:
     if strange := [error for error in errors if not isinstance(error, PlatformUnavailable)]:
         raise strange[0]
     if len(errors) == len(answers):
-        raise PlatformUnavailable("; ".join(map(str, errors)) or "no machine can be reached", refused=True)
+        raise PlatformUnavailable("; ".join(map(str, errors)) or "no machine is reachable", refused=True)
 
 
-_LEAVE_OUT = "leave trialGpuNumber out"
+_LEAVE_OUT = "remove trialGpuNumber"
 
 
 def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFinding]:
-    """Findings on whether trials will ever get the GPUs that they need on a machine."""
+    """Findings about GPUs that trials need on a machine but will never get."""
     if demand.count == 0:
         return
     reading = machine.reading
@@ -222,16 +222,16 @@ def gpu_findings(machine: MachineLedger, demand: Demand) -> Iterator[PreflightFi
             machine,
             Severity.WRONG if is_absent else Severity.AWAY,
             sentence,
-            f"install NVIDIA's driver, or {_LEAVE_OUT}" if is_absent else "see what `nvidia-smi` says there",
+            f"install NVIDIA's driver, or {_LEAVE_OUT}" if is_absent else "check the output of `nvidia-smi` there",
         )
     elif missing := sorted(set(demand.only or ()) - machine.cards.keys()):
         count = len(machine.cards)
-        there = "there is no GPU" if not count else f"there are the GPUs {', '.join(map(str, machine.cards))}"
+        there = "the machine has none" if not count else f"the machine has {', '.join(map(str, machine.cards))}"
         yield _finding(
-            machine, Severity.WRONG, f"gpuIndices names GPU {missing[0]}, and {there}", "name only those that are there"
+            machine, Severity.WRONG, f"gpuIndices contains GPU {missing[0]}, but {there}", "list only existing GPUs"
         )
     elif never := placement.never_fits(machine, demand):
-        yield _finding(machine, Severity.WRONG, never, f"lower what a trial needs, or {_LEAVE_OUT}")
+        yield _finding(machine, Severity.WRONG, never, f"lower the trial's requirements, or {_LEAVE_OUT}")
     else:
         free = len(machine.fitting(demand))
         sentence = f"{len(machine.cards)} read by {reading.source}, {free} free for these trials now"

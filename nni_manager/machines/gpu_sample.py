@@ -1,4 +1,4 @@
-"""A keeper's reading of its machine's GPUs: the cards, and the processes on them that are none of ours."""
+"""A keeper's reading of its machine's GPUs: the cards, and foreign processes on them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Foreign:
     """A process that computes on a card and belongs to no job of this keeper."""
 
     pid: int
-    #: The process's user; empty: the keeper cannot see it, as from inside a container.
+    #: The process's user; empty: hidden from the keeper, for example in a container.
     user: str
     #: None: unknown.
     memory_bytes: int | None
 
     def __str__(self) -> str:
-        """The process in words, as ``pid 4242 of user x, 11 GiB``."""
+        """The process as text: ``pid 4242 of user x, 11 GiB``."""
         user = f" of user {self.user}" if self.user else ""
         return f"pid {self.pid}{user}" + (f", {in_words(self.memory_bytes)}" if self.memory_bytes else "")
 
@@ -31,30 +31,30 @@ class Card:
     """One GPU of a machine, with what its processes use."""
 
     index: int
-    #: The driver's id of the card; empty: unknown; then machine and index identify it.
+    #: The driver's id of the card; empty: unknown, so machine and index identify it.
     uuid: str = ""
     name: str = ""
     #: None: unknown.
     memory_bytes: int | None = None
-    #: What is used by others than our jobs.
+    #: Memory used by other processes than our jobs.
     foreign_bytes: int = 0
     foreign: tuple[Foreign, ...] = ()
     #: Job → bytes that it uses.
     used_by_job: Mapping[str, int] = field(default_factory=dict)
-    #: Why the card cannot be used, in the driver's words; empty: it can.
+    #: Why the card is not usable, in the driver's words; empty: it is.
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """All GPUs of a machine at a moment."""
+    """All GPUs of a machine at one moment."""
 
     cards: tuple[Card, ...]
-    #: What was asked: nvml or nvidia-smi.
+    #: Source of the reading: nvml or nvidia-smi.
     source: str = ""
-    #: Why they could not be read; empty: they were.
+    #: Why reading failed; empty: it succeeded.
     error: str = ""
-    #: There is no driver on the machine, so that there is no use in waiting.
+    #: The machine has no driver, so waiting is useless.
     is_absent: bool = False
 
     @classmethod
@@ -66,7 +66,7 @@ class GpuSample:
 
 
 def in_words(size: int) -> str:
-    """A number of bytes in words, as ``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
+    """A number of bytes as text: ``11 GiB``, ``1.5 GiB``, ``512 MiB``."""
     if size < _GIB:
         return f"{round(size / _MIB)} MiB"
     return f"{size / _GIB:.1f}".removesuffix(".0") + " GiB"

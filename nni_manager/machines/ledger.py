@@ -1,13 +1,13 @@
-"""The ledger of a machine's places (GPUs, or numbered slots) and the jobs that have them, for a whole daemon.
+"""The ledger of a machine's places (GPUs, or numbered slots) and of the jobs that have them, for a whole daemon.
 
-A place is reserved in memory before a job is started, and the reservation is stored with the start in the keeper's
-claim: the keeper's list is the truth, and all that a new daemon knows. So a machine grants nothing before its keeper's
-list was read; a reservation without an answer to its start stays until the next list; and a place is given back when
-no process of its job is left.
+A place is reserved in memory before a job starts, and the reservation is stored with the start in the keeper's claim.
+The keeper's list is the truth, and the only information of a new daemon. So a machine grants nothing before its
+keeper's list was read. A reservation without an answer to its start stays until the next list. A place is released
+when all processes of its job have ended.
 
-A GPU is identified by its UUID, where the driver has one: a job keeps its card when the driver renumbers them, and two
-names of one machine share it. A free place is offered for some seconds to the experiment that waits longest, as
-`waiting_queue` decides. Nothing here waits, so tests use tables and virtual time.
+A GPU is identified by its UUID if the driver has one: a job keeps its card if the driver renumbers them, and two names
+of one machine share it. A free place is offered for some seconds to the experiment that has waited longest, as decided
+by `waiting_queue`. Nothing here waits, so tests use tables and virtual time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from nni_manager.machines.gpu_sample import Card, GpuSample
 
-#: Jobs that may have a place at a time where nothing but memory limits them.
+#: Maximum number of jobs on a place if only memory limits them.
 ANY_NUMBER = 2**31
 
 
@@ -26,13 +26,13 @@ ANY_NUMBER = 2**31
 class Demand:
     """The places that every job of one experiment needs of a machine."""
 
-    #: Places, all of one machine; 0: none.
+    #: Number of places, all of one machine; 0: none.
     count: int
-    #: Most jobs that may have one of its places at a time, this one included.
+    #: Maximum number of jobs that share one of its places, including this one.
     share: int = 1
-    #: Indices of the places that may be used; None: all.
+    #: Indices of the allowed places; None: all.
     only: frozenset[int] | None = None
-    #: GPUs with processes of other users may be used too.
+    #: Whether GPUs with processes of other users are allowed.
     use_active: bool = False
     #: Free memory that each GPU must have, in bytes; 0: any.
     memory_bytes: int = 0
@@ -43,25 +43,25 @@ class Reservation:
     """Places of one machine that a job has."""
 
     machine: str
-    #: Indices of the places, in rising order; empty: the job needs none.
+    #: Indices of the places, ascending; empty: the job needs none.
     places: tuple[int, ...] = ()
-    #: `share` of the demand that it was made for.
+    #: `share` of the demand behind it.
     share: int = 1
     memory_bytes: int = 0
-    #: UUIDs of the places, in their order, where they are GPUs and have one.
+    #: UUIDs of the places, in the same order, if they are GPUs with UUIDs.
     uuids: tuple[str, ...] = ()
-    #: GPUs in words, for people: ``hostA, gpu 0``; empty where places are none.
+    #: GPUs for display: ``hostA, gpu 0``; empty: the places are not GPUs.
     place: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """The reservation as it stands in the keeper's claim."""
+        """The reservation as stored in the keeper's claim."""
         entry = {"machine": self.machine, "places": list(self.places), "share": self.share}
         others = {"memory_bytes": self.memory_bytes, "uuids": list(self.uuids), "place": self.place}
         return {**entry, **{name: value for name, value in others.items() if value}}
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Self | None:
-        """The reservation of a keeper's claim; None: the job was started without one."""
+        """The reservation in a keeper's claim; None: the job was started without one."""
         places, uuids = entry.get("places"), entry.get("uuids") or []
         if not isinstance(places, list) or not isinstance(entry.get("machine"), str):
             return None
@@ -86,7 +86,7 @@ class User(NamedTuple):
 @dataclass(slots=True)
 class _Entry:
     reservation: Reservation
-    #: The connection on which its start was last asked for, or its job listed.
+    #: The connection on which its start was last requested, or its job listed.
     connection: int
 
 
@@ -97,19 +97,19 @@ class MachineLedger:
     name: str
     #: Indices of its places.
     places: Sequence[int] = ()
-    #: Its name for people; empty: the name without its kind.
+    #: Its display name; empty: the name without its kind.
     title: str = ""
-    #: GPUs by index, of a machine whose places are GPUs.
+    #: GPUs by index, if the machine's places are GPUs.
     cards: Mapping[int, Card] = field(default_factory=dict)
     #: Its places are GPUs, which its keeper reads.
     has_gpus: bool = False
-    #: They were read at some time, or why not.
+    #: The result of the last reading, if any.
     reading: GpuSample | None = None
-    #: Its keeper's list was read on the connection there is now.
+    #: Its keeper's list was read on the current connection.
     is_read: bool = False
-    #: Its keeper's list was read at some time in this process, so that all its jobs are known here.
+    #: Its keeper's list was read at some time in this process, so all its jobs are known here.
     was_read: bool = False
-    #: Other names of this machine: they have a card of it, too.
+    #: Other names of this machine: they share a card with it.
     aliases: tuple[MachineLedger, ...] = ()
     _entries: dict[str, _Entry] = field(default_factory=dict)
     _connection: int = 0
@@ -119,12 +119,12 @@ class MachineLedger:
         return self.title or self.name.rpartition(":")[2]
 
     def disconnect(self) -> None:
-        """Notes that the keeper cannot be asked; nothing new is granted until its list was read again."""
+        """Notes that the keeper is unreachable; nothing is granted until its list has been read again."""
         self.is_read = False
         self._connection += 1
 
     def read(self, listed: Mapping[str, Reservation]) -> None:
-        """Takes in the keeper's list. `listed`: job → reservation, of jobs that have a process left."""
+        """Applies the keeper's list. `listed`: job → reservation, for jobs with running processes."""
         self._entries = {
             name: entry
             for name, entry in self._entries.items()
@@ -135,14 +135,14 @@ class MachineLedger:
         self.is_read = self.was_read = True
 
     def note_reading(self, reading: GpuSample) -> None:
-        """Notes the machine's GPUs as they are now; a reading that failed leaves what is known of them as it is."""
+        """Notes the machine's current GPUs; a failed reading does not change them."""
         self.reading = reading
         if not reading.error:
             self.cards = {card.index: card for card in reading.cards}
             self.places = sorted(self.cards)
 
     def reserve(self, job_name: str, demand: Demand) -> Reservation | None:
-        """Places for a job about to be started (again); None: nothing fits now. The same name gets the same places."""
+        """Places for a job about to be (re)started; None: nothing fits now. The same name gets the same places."""
         entry = self._entries.get(job_name)
         if entry is not None:
             entry.connection = self._connection
@@ -164,7 +164,7 @@ class MachineLedger:
         return reservation
 
     def release(self, job_name: str) -> bool:
-        """Gives back a job's places: no process is left, or it certainly did not start; answers whether it had any."""
+        """Releases a job's places after its end, or if it certainly did not start. Returns whether it had any."""
         entry = self._entries.pop(job_name, None)
         return entry is not None and bool(entry.reservation.places)
 
@@ -173,21 +173,21 @@ class MachineLedger:
 
     @property
     def jobs(self) -> int:
-        """The number of jobs on the machine, with places and without."""
+        """The number of jobs on the machine, with and without places."""
         return len(self._entries)
 
     def in_words(self, places: Sequence[int]) -> str:
-        """Places in words, as ``hostA, gpu 0, 1``; the machine alone when there are none."""
+        """Places for display: ``hostA, gpu 0, 1``; without places, only the machine."""
         kind = "gpu" if self.has_gpus else "place"
         return f"{self.called}, {kind} {', '.join(map(str, places))}" if places else self.called
 
     # What fits
 
     def fitting(self, demand: Demand) -> list[int]:
-        """Places that a job could have beside their present jobs; the least used first, or, where memory is demanded,
-        the fullest first that still has enough."""
+        """Places that a job could share with their present jobs, least used first; if memory is demanded, the fullest
+        with enough memory first."""
         if self.has_gpus and (self.reading is None or self.reading.error):
-            return []  # a driver that does not answer us would answer no trial
+            return []  # a driver that does not answer the keeper would not answer trials, either
         users = self.users()
         free = [place for place in self.allowed(demand) if self.fits(place, demand, users.get(place, ()))]
         if demand.memory_bytes:
@@ -209,15 +209,15 @@ class MachineLedger:
         return self._slots(place, demand, users) > 0
 
     def foreign_on(self, card: Card, users: Sequence[User]) -> bool:
-        """Whether a process that is none of ours is on a card.
+        """Whether a foreign process is on a card.
 
-        A process that cannot be seen is ours where we have a job: in a container the driver tells the process ids of
-        the machine around it.
+        A hidden process counts as ours if we have a job there: in a container, the driver reports process ids of the
+        surrounding machine.
         """
         return any(process.user or not users for process in card.foreign)
 
     def free_bytes(self, place: int, users: Sequence[User]) -> int:
-        """Memory of a place left for another job: negative where more has been promised or used already."""
+        """Memory of a place left for another job; negative if more is promised or used."""
         card = self.cards.get(place)
         if card is None or card.memory_bytes is None:
             return 0
@@ -225,7 +225,7 @@ class MachineLedger:
         return card.memory_bytes - card.foreign_bytes - ours
 
     def _slots(self, place: int, demand: Demand, users: Sequence[User]) -> int:
-        """The number of further jobs that may have a place: the lowest limit of its jobs and of the demand decides."""
+        """The number of further jobs that may have a place: the minimum of its jobs' limits and the demand's."""
         by_number = min([demand.share, *(user.share for user in users)]) - len(users)
         if not demand.memory_bytes:
             return by_number
@@ -240,7 +240,7 @@ class MachineLedger:
         return users
 
     def _reserved(self, index_of: Mapping[str, int]) -> Iterator[tuple[str, Reservation, int]]:
-        """Job, reservation and place, of all reserved places; cards that are no longer there are left out."""
+        """Job, reservation and place of all reserved places; cards that no longer exist are left out."""
         for name, entry in self._entries.items():
             held = entry.reservation
             uuids = held.uuids if index_of else ()
@@ -271,11 +271,11 @@ class MachineLedger:
         )
 
 
-#: What a job needs of each machine that it may run on, by the machine's name; the first one counts where two are equal.
+#: What a job needs of each machine that it may run on, by the machine's name; the first of equal ones counts.
 Demands = Mapping[str, Demand]
 
 
-#: The lower, the better; None: nothing fits.
+#: Lower is better; None: nothing fits.
 Rank = tuple[int, int] | None
 
 
@@ -289,7 +289,7 @@ def choose(machines: Iterable[MachineLedger], demands: Demands) -> MachineLedger
 def rank(machine: MachineLedger, demand: Demand) -> Rank:
     """The rank of a machine for the next job: most room first, then fewest jobs; None: nothing fits.
 
-    For a job that needs no place the machine with the fewest jobs comes first.
+    For a job that needs no place, the machine with the fewest jobs comes first.
     """
     if not machine.is_read:
         return None
@@ -300,6 +300,6 @@ def rank(machine: MachineLedger, demand: Demand) -> Rank:
 
 
 def best(ranks: Mapping[str, Rank]) -> str | None:
-    """The name with the best rank, of equal ones the first; None: nothing fits anywhere."""
+    """The name with the best rank, the first of equal ones; None: nothing fits anywhere."""
     able = {name: found for name, found in ranks.items() if found is not None}
     return min(able, key=lambda name: able[name], default=None)

@@ -1,5 +1,7 @@
-"""One training service's share of the daemon's machines: what its jobs need, where and when they may have it, and the
-reasons why a machine has no place for one: sentences for people, and the same for programs."""
+"""One training service's share of the daemon's machines: what its jobs need, and where and when they may have it.
+
+Also the reasons why a machine has no place for a job: as sentences for users, and as data for programs.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from nni_manager.platform_kit.contract import JobPlan
 
 
 class Placement:
-    """The share of one training service. `demands`: of every job, by the machines that it may run on, in the order
-    of the config; `code`: what the places are, when there is none; `wake`: called when there is room, or another
-    reason why there is none."""
+    """The share of one training service.
+
+    `demands`: of every job, by machine, in the order of the config. `code`: wait code when there is no place. `wake`:
+    called when room, or the reason for no room, changes.
+    """
 
     def __init__(
         self, places: Places, owner: str, *, demands: Demands, code: WaitCode, wake: Callable[[], None]
@@ -27,9 +31,9 @@ class Placement:
         self._places = places
         self._owner = owner
         self._all = dict(demands)
-        #: The demands on the machines that can be reached; see `reach`.
+        #: The demands on the reachable machines; see `reach`.
         self._demands = self._all
-        #: Machine → why it cannot be reached.
+        #: Machine → why it is unreachable.
         self._away: Mapping[str, str] = {}
         self._code = code
         self._wake = wake
@@ -40,12 +44,12 @@ class Placement:
         return self._places.line.room(self._owner, self._demands)
 
     def want(self, jobs: int) -> None:
-        """Notes that so many jobs wait for room; 0: none."""
+        """Notes the number of jobs that wait for room; 0: none."""
         self._wanted = jobs
         self._places.want(self._owner, jobs, self._demands, self._wake)
 
     def reach(self, away: Mapping[str, str]) -> None:
-        """Notes which machines cannot be reached now, and why; all others can."""
+        """Notes which machines are unreachable now, and why; all others are reachable."""
         if self._away == away:
             return
         self._away, reached = dict(away), {name: d for name, d in self._all.items() if name not in away}
@@ -55,8 +59,8 @@ class Placement:
             self.want(wanted)
 
     def reserve(self, job_name: str, *, count: int | None = None, is_repeat: bool = False) -> Reservation | None:
-        """Places for a job about to be started, `count` of them where the job sets a number; None: there are none, or
-        another experiment comes first."""
+        """Places for a job about to start, `count` of them if the job sets a number; None: there are none, or another
+        experiment comes first."""
         demands = self._demands
         if count is not None:
             demands = {name: replace(demand, count=count) for name, demand in demands.items()}
@@ -66,7 +70,7 @@ class Placement:
 
     @contextmanager
     def held(self, reservation: Reservation | None, job_name: str) -> Iterator[None]:
-        """A context that gives the places back on an error that says that the job was certainly not started."""
+        """A context that releases the places after an error that proves that the job did not start."""
         try:
             yield
         except (SubmitRejected, PlatformUnavailable) as error:
@@ -75,27 +79,27 @@ class Placement:
             raise
 
     def release(self, reservation: Reservation, job_name: str) -> None:
-        """Gives back the places of a job that was certainly not started."""
+        """Releases the places of a job that certainly did not start."""
         machine = self._places.find(reservation.machine)
         if machine is not None and machine.release(job_name):
             self._places.note_change()
 
-    # In words
+    # For display
 
     def why(self) -> Wait:
-        """The reason for which there is no room: what each machine says."""
+        """The reason why there is no room: one sentence per machine."""
         said = [
-            why_no_place(machine, self._demands[machine.name]) or f"others wait longer for {machine.called}"
+            why_no_place(machine, self._demands[machine.name]) or f"others have waited longer for {machine.called}"
             for machine in self._known()
         ]
         away = list(self._away.values())
         if not said:
-            return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine can be reached")
+            return Wait(code=WaitCode.MACHINE_DOWN, sentence="; ".join(away) or "no machine is reachable")
         details = {machine.called: on_places(machine, self._demands[machine.name]) for machine in self._known()}
         return Wait(code=self._code, sentence="; ".join(said + away), details={"machines": details})
 
     def plan(self, jobs: int) -> JobPlan:
-        """The places that so many jobs would get now, and for each machine the reason why it takes no more."""
+        """The places that a number of jobs would get now, and for each machine the reason why it takes no more."""
         found, after = self._places.try_out(self._demands, jobs)
         machines = {machine.name: machine for machine in after}
         elsewhere = {m.called: why for m in after if (why := why_no_place(m, self._demands[m.name]))}
@@ -110,14 +114,14 @@ class Placement:
         return [machine for name in self._demands if (machine := self._places.find(name)) is not None]
 
 
-#: Places of a machine that a sentence goes into; the details have all.
+#: Maximum number of places in a sentence; the details contain all.
 _MOST_SAID = 4
 
 
 def why_no_place(machine: MachineLedger, demand: Demand) -> str:
     """The reason why the machine does not fit now; empty: it does."""
     if not machine.is_read:
-        return f"which jobs run on {machine.called} is not known yet"
+        return f"the jobs on {machine.called} are not known yet"
     if demand.count == 0:
         return ""
     if (unread := _unread(machine)) or (never := never_fits(machine, demand)):
@@ -131,7 +135,7 @@ def why_no_place(machine: MachineLedger, demand: Demand) -> str:
 
 
 def never_fits(machine: MachineLedger, demand: Demand) -> str:
-    """The reason why no job fits on a machine even when all others have ended; empty: none is known."""
+    """The reason why no job would fit even on the empty machine; empty: none is known."""
     if machine.reading is None or machine.reading.error or not machine.has_gpus:
         return ""
     if not machine.cards:
@@ -163,7 +167,7 @@ def _unread(machine: MachineLedger) -> str:
 
 
 def _of_place(machine: MachineLedger, place: int, demand: Demand) -> str:
-    """The reason why a place cannot be had; empty: it can."""
+    """The reason why a place is not available; empty: it is."""
     users = machine.users().get(place, [])
     if machine.fits(place, demand, users):
         return ""

@@ -1,6 +1,6 @@
 """All places of a daemon's machines: a `MachineLedger` each for reservations, a `Line` for the order of waiting jobs.
 
-One `Places` lives in a daemon, beside its connections, so that experiments that share a machine share its ledger.
+The daemon has one `Places`, next to its connections, so that experiments on the same machine share its ledger.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nni_manager.machines.ledger import Demands, MachineLedger, Reservation, bes
 class KeeperMachine:
     """A machine with a keeper for its jobs."""
 
-    #: Its name in the ledger, which all experiments that mean this machine give it, e.g. ``remote:user@host:22``.
+    #: Its name in the ledger, used by all experiments for this machine, e.g. ``remote:user@host:22``.
     name: str
-    #: Its name for people, e.g. ``hostA``; empty: the name without its kind.
+    #: Its display name, e.g. ``hostA``; empty: the name without its kind.
     title: str = ""
-    #: How many places it has, with indices from 0; None: its GPUs, which the keeper reads.
+    #: Number of places, with indices from 0; None: its GPUs, which the keeper reads.
     places: int | None = 0
 
 
@@ -33,13 +33,13 @@ class Places:
         self._machines: dict[str, MachineLedger] = {}
         self.line = Line(self._machines, time.monotonic)
         self._alarm: asyncio.TimerHandle | None = None
-        #: Called when an experiment begins to wait for places.
+        #: Called when an experiment starts to wait for places.
         self.on_want: list[Callable[[], None]] = []
-        #: Called when machines are shown: each reads GPUs again, and returns soon in any case.
+        #: Called when machines are displayed: each reads its GPUs again, and returns soon in any case.
         self.on_look: list[Callable[[], Awaitable[None]]] = []
 
     def machine(self, declared: KeeperMachine) -> MachineLedger:
-        """The ledger of the machine of this name; of differing numbers of places the highest counts."""
+        """The ledger of the machine with this name; of different numbers of places the highest counts."""
         machine = self._machines.setdefault(declared.name, MachineLedger(declared.name))
         machine.title = machine.title or declared.title
         if declared.places is None:
@@ -52,7 +52,7 @@ class Places:
         return self._machines.get(name)
 
     def note_reading(self, machine: MachineLedger, reading: GpuSample) -> None:
-        """Notes that the GPUs of a machine were read, or could not be."""
+        """Notes that the GPUs of a machine were read, or that reading failed."""
         before, uuids = machine.reading, _uuids(machine)
         machine.note_reading(reading)
         if _uuids(machine) != uuids:
@@ -62,13 +62,13 @@ class Places:
             self.line.wake_all(machine.name)
 
     def _pair(self) -> None:
-        """Pairs machines that have a card in common: they are one machine, reached in two ways."""
+        """Pairs machines that share a card: they are one machine, reached in two ways."""
         for machine in self._machines.values():
             others = (other for other in self._machines.values() if other is not machine)
             machine.aliases = tuple(other for other in others if _uuids(other) & _uuids(machine))
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
-        """Notes how many jobs wait, see `Line.want`."""
+        """Notes the number of waiting jobs, see `Line.want`."""
         self.line.want(owner, jobs, demands, wake)
         self.watch_offers()
         if jobs:
@@ -76,11 +76,11 @@ class Places:
                 callback()
 
     async def look(self) -> None:
-        """Reads the GPUs of all machines again: they were read last when a job wanted some."""
+        """Reads the GPUs of all machines again: the last reading may be old."""
         await asyncio.gather(*(callback() for callback in tuple(self.on_look)))
 
     def try_out(self, demands: Demands, most: int) -> tuple[list[Reservation], Sequence[MachineLedger]]:
-        """The places that so many jobs would get if no others waited, and the machines as they would be then."""
+        """The places that a number of jobs would get if no others waited, and the resulting machines."""
         trial = {name: machine.copy() for name in demands if (machine := self._machines.get(name)) is not None}
         return placed(trial, "trial", demands, most), tuple(trial.values())
 
@@ -90,7 +90,7 @@ class Places:
         self.watch_offers()
 
     def watch_offers(self) -> None:
-        """Sets the timer that ends an offer that is not taken."""
+        """Sets the timer that ends an unused offer."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -104,7 +104,7 @@ def _uuids(machine: MachineLedger) -> frozenset[str]:
 
 
 def _matters(reading: GpuSample) -> object:
-    """The part of a reading that placement or its sentences depend on."""
+    """The part of a reading that affects placement or its sentences."""
     cards = [
         (card.index, card.uuid, card.error, tuple(map(str, card.foreign)), card.foreign_bytes >> 28)
         for card in reading.cards
@@ -112,9 +112,9 @@ def _matters(reading: GpuSample) -> object:
     return reading.error, cards
 
 
-#: Seconds for which a free place is kept for the experiment that comes first.
+#: Seconds for which a free place is reserved for the experiment that comes first.
 OFFER_S = 0.5
-#: Most jobs of one trial placement.
+#: Maximum number of jobs in one trial placement.
 _MOST = 10_000
 
 
@@ -122,14 +122,14 @@ _MOST = 10_000
 class _Waiting:
     demands: Demands
     wake: Callable[[], None]
-    #: When the places that fit now were first offered to it; None: nothing fits.
+    #: Time when the places that fit now were first offered to it; None: nothing fits.
     offered_s: float | None = None
 
 
 class Line:
     """The order of the experiments that wait for places of a daemon's machines. `now_s`: a monotonic clock, seconds.
 
-    Call `offer` after every change of a machine, and again after `next_offer_ends_s`.
+    Call `offer` after every change of a machine, and again at `next_offer_ends_s`.
     """
 
     def __init__(self, machines: Mapping[str, MachineLedger], now_s: Callable[[], float]) -> None:
@@ -139,8 +139,7 @@ class Line:
         self._waiting: dict[str, _Waiting] = {}
 
     def want(self, owner: str, jobs: int, demands: Demands, wake: Callable[[], None]) -> None:
-        """Notes that `owner` has so many jobs that wait for room on machines, 0: none. `wake`: called when there is
-        some."""
+        """Notes the number of `owner`'s jobs that wait for machines, 0: none. `wake`: called when there is room."""
         if jobs <= 0:
             if self._waiting.pop(owner, None) is not None:
                 self.offer()
@@ -150,11 +149,11 @@ class Line:
 
     @property
     def waiting(self) -> list[tuple[str, Demands]]:
-        """The owners that wait, the one whose turn is next first, with what each needs."""
+        """The waiting owners, next first, with what each needs."""
         return [(owner, waiting.demands) for owner, waiting in self._waiting.items()]
 
     def room(self, owner: str, demands: Demands) -> int:
-        """The number of jobs of `owner` that fit now, when those ahead of it have had theirs."""
+        """The number of jobs of `owner` that fit now, after those ahead of it have been served."""
         trial = {name: machine.copy() for name, machine in self._machines.items()}
         for other, waiting in self._waiting.items():
             if other == owner:
@@ -164,9 +163,9 @@ class Line:
         return len(placed(trial, owner, demands, most))
 
     def reserve(self, owner: str, job_name: str, demands: Demands, *, is_repeat: bool = False) -> Reservation | None:
-        """Places for a job about to be started; None: there are none, or another experiment comes first.
+        """Places for a job about to start; None: there are none, or another experiment comes first.
 
-        A repeat may run already on any of the machines, so it waits until the keeper of each was read once.
+        A repeated job may already run on any of the machines, so it waits until each keeper's list was read once.
         """
         known = [self._machines[name] for name in demands if name in self._machines]
         for machine in known:
@@ -183,7 +182,7 @@ class Line:
         return reservation
 
     def offer(self) -> None:
-        """Wakes the experiments that have room now, and ends offers that were not taken."""
+        """Wakes the experiments that have room now, and ends unused offers."""
         now_s = self._now_s()
         late = [o for o, w in self._waiting.items() if w.offered_s is not None and now_s - w.offered_s >= OFFER_S]
         for owner in late:
@@ -202,11 +201,11 @@ class Line:
 
     @property
     def next_offer_ends_s(self) -> float | None:
-        """The time when `offer` is to be called although nothing changed; None: nothing is offered."""
+        """Time of the next call of `offer` without a change; None: nothing is offered."""
         return min((w.offered_s + OFFER_S for w in self._waiting.values() if w.offered_s is not None), default=None)
 
     def _end_turn(self, owner: str) -> None:
-        """Ends the turn of `owner`, which stands at the end of the line now."""
+        """Ends the turn of `owner`, which moves to the end of the queue."""
         waiting = self._waiting.pop(owner)
         waiting.offered_s = None
         self._waiting[owner] = waiting
@@ -227,10 +226,10 @@ def placed(machines: Mapping[str, MachineLedger], owner: str, demands: Demands, 
     found: list[Reservation] = []
     ranks = {name: rank(machines[name], demand) for name, demand in demands.items() if name in machines}
     while len(found) < most and (name := best(ranks)) is not None:
-        if demands[name].count == 0 and most == _MOST:  # as many as one likes
+        if demands[name].count == 0 and most == _MOST:  # unlimited
             return [Reservation(machine=name)] * most
         reservation = machines[name].reserve(f"{owner} {len(found) + 1}", demands[name])
         assert reservation is not None, "the machine was chosen because it fits"
         found.append(reservation)
-        ranks[name] = rank(machines[name], demands[name])  # those of the others are as they were
+        ranks[name] = rank(machines[name], demands[name])  # those of the others are unchanged
     return found

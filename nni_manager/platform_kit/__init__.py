@@ -1,9 +1,9 @@
-"""What a training service is, for adapters of ours and of third parties.
+"""The interface between the scheduler and adapters of training services, ours and third parties'.
 
-`contract` is what an adapter promises, `testing` puts that to the test, `registry` finds it, `payload` is what its jobs
-are given, the trial runner as one file among it, `section_model` its section of the config, in both of NNI's formats.
-What experiments share of a machine, account or cluster lives in `connections`.
+`contract` is the interface, `testing` its test suite, `registry` finds adapters, `payload` has the files and variables
+that jobs get, including the trial runner as one file, `section_model` the config section, in both of NNI's formats.
+`connections` holds what experiments share of a machine, account or cluster.
 
-What adapters are made of stands beside: `machines`, `shared_storage`, `code_archive`, `kubernetes`, `web_services`.
-Adapters are found at run time, never imported by name here.
+Adapters are built from the packages next to this one: `machines`, `shared_storage`, `code_archive`, `kubernetes`,
+`web_services`. Adapters are found at run time, never imported by name here.
 """

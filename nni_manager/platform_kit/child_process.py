@@ -1,4 +1,4 @@
-"""Child processes of the daemon, whose start waits for a shortage of processes, memory or descriptors to pass."""
+"""Child processes of the daemon. Their start is repeated during a shortage of processes, memory or descriptors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trial_runner.wire.shortage import PATIENCE_S, WAITS_S, is_shortage
 
 
 async def start(*command: str, patience_s: float = PATIENCE_S, **options: Any) -> asyncio.subprocess.Process:
-    """`asyncio.create_subprocess_exec`, tried again for `patience_s` seconds where a shortage prevents the start.
+    """`asyncio.create_subprocess_exec`, repeated for up to `patience_s` seconds while a shortage prevents the start.
 
     Raises OSError."""
     backoff, loop = Backoff(WAITS_S), asyncio.get_running_loop()

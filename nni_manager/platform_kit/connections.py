@@ -1,10 +1,10 @@
-"""Connections that experiments share on one machine, account or cluster: clients, tokens, pacing, informers, a
+"""Connections that experiments share on one machine, account or cluster: clients, tokens, rate limits, informers, a
 machine's keeper.
 
 A connection lives in the daemon, once per key, from its first lease to its last. The key is an identity without
-secrets: scheme, host, port, user, namespace. Every lease brings its experiment's own credential, which is checked
-before the experiment may use the connection. The connection works with one credential at a time. When that is refused
-later, another lease's takes its place; when none is left, all leases get the refusal.
+secrets: scheme, host, port, user, namespace. Every lease has its experiment's own credential, which is checked before
+the experiment may use the connection. The connection uses one credential at a time. If that is refused later, another
+lease's credential replaces it; if none is left, all leases get the refusal.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from nni_manager.domain.errors import BadCredentials
 log = logging.getLogger(__name__)
 
 
-#: Where a manager is: ``host``, ``machine``, ``directory``, ``inode`` and ``claimed_ms`` of its data directory, and the
-#: ``run`` of its daemon, as `trial_runner.keeper.arrival` compares them.
+#: The place of a manager: ``host``, ``machine``, ``directory``, ``inode`` and ``claimed_ms`` of its data directory, and
+#: the ``run`` of its daemon, as compared by `trial_runner.keeper.arrival`.
 Place = Mapping[str, object]
 
 
 class HealthState(StrEnum):
     """Whether a connection can be used."""
 
-    #: No call has been answered or has failed yet.
+    #: No call has succeeded or failed yet.
     CONNECTING = "connecting"
-    #: It answered last time.
+    #: The last call was answered.
     UP = "up"
-    #: It did not answer last time.
+    #: The last call was not answered.
     DOWN = "down"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The health of a connection, as status, doctor and page show it."""
+    """The health of a connection, as displayed by status, doctor and page."""
 
     state: HealthState
     #: Milliseconds since the epoch.
@@ -65,20 +65,20 @@ class Connection:
     async def open(self) -> None:
         """Opens the connection; called once, before anything else.
 
-        Does not wait for the far side: what cannot be reached is DOWN.
+        Does not wait for the remote side: an unreachable one is DOWN.
         """
 
     async def close(self) -> None:
-        """Ends the connection: no task, thread, file or socket of it is left."""
+        """Ends the connection, with all its tasks, threads, files and sockets."""
 
     async def check(self, credential: str) -> None:
-        """Asks the far side whether `credential` (opaque, the adapter's own) opens it.
+        """Checks with the remote side whether `credential` (opaque, the adapter's own) is valid.
 
-        Raises BadCredentials, or PlatformUnavailable where there is no answer.
+        Raises BadCredentials, or PlatformUnavailable without an answer.
         """
 
     async def use(self, credential: str) -> None:
-        """Works with this credential, which was checked, from now on."""
+        """Uses this credential, which was checked, from now on."""
 
     def note_up(self) -> None:
         self._note(HealthState.UP, "")
@@ -105,15 +105,15 @@ T = TypeVar("T")
 
 
 class Lease(Generic[C]):
-    """One experiment's share of a connection; made by `Connections.lease`."""
+    """One experiment's share of a connection; created by `Connections.lease`."""
 
     def __init__(self, shared: _Shared, connection: C, owner: str, credential: str) -> None:
         self._shared = shared
-        #: For its methods that need no credential; `use` first for those that do.
+        #: For methods that need no credential; call `use` first for the others.
         self.connection = connection
         self.owner = owner
         self._credential = credential
-        #: Refused; not used for others before its own experiment has found it good again.
+        #: Refused; not used for others until its own experiment has found it valid again.
         self.is_refused = False
 
     def __repr__(self) -> str:  # without the credential
@@ -121,28 +121,28 @@ class Lease(Generic[C]):
 
     @property
     def is_served(self) -> bool:
-        """Whether the connection works with this lease's credential now, whichever lease brought it."""
+        """Whether the connection currently uses this lease's credential, whichever lease supplied it."""
         in_use = self._shared.in_use
         return in_use is not None and in_use._credential == self._credential
 
     @property
     def serving(self) -> object:
-        """The lease that the connection's credential comes from; `refused` may choose another one."""
+        """The lease that supplied the connection's credential; `refused` may choose another one."""
         return self._shared.in_use
 
     async def use(self) -> C:
-        """The connection, once this lease's credential was found good. Raises BadCredentials or PlatformUnavailable."""
+        """The connection, after checking this lease's credential. Raises BadCredentials or PlatformUnavailable."""
         await self._shared.admit(self, self._credential)
         return self.connection
 
     async def renew(self, credential: str) -> None:
-        """Takes another credential for the same experiment; it is checked when it is used next."""
+        """Sets another credential for the same experiment; it is checked on next use."""
         self._credential = credential
         self.is_refused = False
         self._shared.forget(self)
 
     async def refused(self, error: BadCredentials) -> None:
-        """Goes on with another lease's credential when the far side has refused that in use, or raises `error`
+        """Switches to another lease's credential after the remote side refused the current one, or raises `error`
         again."""
         await self._shared.replace(error)
 
@@ -151,11 +151,11 @@ class Lease(Generic[C]):
 class _Shared:
     connection: Connection
     leases: list[Lease[Any]] = field(default_factory=list)
-    #: The lease that the credential in use comes from.
+    #: The lease that supplied the current credential.
     in_use: Lease[Any] | None = None
-    #: Leases with a credential that was accepted.
+    #: Leases with an accepted credential.
     admitted: set[int] = field(default_factory=set)
-    #: One check or change at a time.
+    #: Serializes checks and changes.
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     opened: asyncio.Future[None] | None = None
 
@@ -194,13 +194,13 @@ class _Shared:
         raise error
 
     def forget(self, lease: Lease[Any]) -> None:
-        """Forgets that this lease's credential was found good."""
+        """Forgets that this lease's credential was accepted."""
         self.admitted.discard(id(lease))
         if self.in_use is lease:
             self.in_use = None
 
     def pass_on(self, lease: Lease[Any]) -> None:
-        """Ends the use of a lease that is given back: a lease with the same credential goes on, with no new login."""
+        """Ends the use of a returned lease. A lease with the same credential takes over without a new login."""
         was_in_use = self.in_use is lease
         self.forget(lease)
         if was_in_use:
@@ -209,7 +209,7 @@ class _Shared:
 
 
 class Connections:
-    """All connections of a daemon, and what else its experiments share."""
+    """All connections of a daemon, and other objects that its experiments share."""
 
     def __init__(self, identity: str = "nobody", place: Callable[[], Place] | None = None) -> None:
         #: Identity of this daemon, the same after a restart: it separates the files of several daemons on one machine.
@@ -220,12 +220,12 @@ class Connections:
         #: Called with the key of a connection that is UP again after it was DOWN.
         self.on_return: Callable[[str], None] = lambda _: None
         self._shared: dict[str, _Shared] = {}
-        #: Connections that the daemon itself knows how to make.
+        #: Connections that the daemon itself creates.
         self._makers: dict[str, Callable[[], Connection]] = {}
         self._objects: dict[type, object] = {}
 
     def shared_object(self, kind: type[T]) -> T:
-        """The daemon's one object of a class without arguments, made when it is first asked for."""
+        """The daemon's single object of a class without arguments, created on first use."""
         found = self._objects.get(kind)
         if found is None:
             found = self._objects[kind] = kind()
@@ -233,16 +233,16 @@ class Connections:
         return found
 
     def offer(self, key: str, make: Callable[[], Connection]) -> None:
-        """Sets how the connection `key` is made, for leases without a `make` of their own."""
+        """Sets how the connection `key` is created, for leases without a `make` of their own."""
         self._makers[key] = make
 
     @asynccontextmanager
     async def lease(
         self, key: str, owner: str, make: Callable[[], C] | None = None, credential: str = ""
     ) -> AsyncIterator[Lease[C]]:
-        """The connection of `key`, made with `make` when there is none. `owner`: experiment and service.
+        """The connection of `key`, created with `make` if there is none. `owner`: experiment and service.
 
-        Without `make`, as set by `offer`. Returns without waiting for the far side.
+        Without `make`, as set by `offer`. Returns without waiting for the remote side.
         """
         shared = self._shared.get(key)
         if shared is None:
@@ -260,11 +260,11 @@ class Connections:
             await self._give_back(key, shared, lease)
 
     def in_use(self, kind: type[C]) -> list[C]:
-        """The connections of a class that are in use now."""
+        """The used connections of a class."""
         return [shared.connection for shared in self._shared.values() if isinstance(shared.connection, kind)]
 
     def health(self) -> dict[str, Health]:
-        """The health of each connection in use now, by its key."""
+        """The health of each used connection, by key."""
         return {key: shared.connection.health for key, shared in self._shared.items()}
 
     async def _give_back(self, key: str, shared: _Shared, lease: Lease[Any]) -> None:
@@ -273,7 +273,7 @@ class Connections:
         if shared.leases:
             return
         if self._shared.get(key) is shared:
-            del self._shared[key]  # the next lease makes a new one
+            del self._shared[key]  # the next lease creates a new one
         if shared.opened is not None and not shared.opened.done():
             shared.opened.cancel()
         await shared.connection.close()

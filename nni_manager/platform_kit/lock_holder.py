@@ -1,5 +1,4 @@
-"""The holders of a lock file of ours: daemon and keeper write their process id into theirs; the kernel knows of the
-rest."""
+"""The holders of our lock files: daemon and keeper write their process id into theirs; the kernel knows others."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _LOCKS = Path("/proc/locks")
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a lock file; None: it is free, or the holder is unknown. Makes no file."""
+    """The process that holds a lock file; None: it is free, or the holder is unknown. Does not create the file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -32,7 +31,7 @@ def lock_holder(path: Path) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
     pid: int
-    #: Number of its user.
+    #: Id of its user.
     user: int
     name: str
 
@@ -41,14 +40,16 @@ class Holder:
 
 
 def holders(path: Path) -> list[Holder]:
-    """Processes with a lock on any part of a file, as far as the kernel shows them; none for a missing file."""
+    """Processes with a lock on any part of a file, as far as the kernel shows them; empty for a missing file."""
     try:
         found = path.stat()
         lines = _LOCKS.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
     place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    taken = [words for words in map(str.split, lines) if "->" not in words and place in words]  # "->" waits for one
+    taken = [
+        words for words in map(str.split, lines) if "->" not in words and place in words
+    ]  # "->" marks a waiting process
     return [holder for pid in dict.fromkeys(int(words[4]) for words in taken) if (holder := _holder(pid)) is not None]
 
 

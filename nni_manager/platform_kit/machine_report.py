@@ -1,4 +1,4 @@
-"""A machine of a training service, as its adapter sees it now."""
+"""A machine of a training service, as its adapter currently sees it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineReport:
-    #: Its name for people, ``hostA``.
+    #: Its display name, ``hostA``.
     name: str
-    #: What tells it from others of the same kind, ``user@hostA:22``.
+    #: What distinguishes it from others of its kind, ``user@hostA:22``.
     key: str
     #: Its name in the ledger of places (`machines.ledger`); empty: its jobs need no places.
     ledger: str = ""
-    #: Why it takes no jobs, one sentence; empty: it takes them.
+    #: Why it takes no jobs, one sentence; empty: it takes jobs.
     why: str = ""
-    #: It is meant to start nothing new.
+    #: The user has excluded it from new jobs.
     is_drained: bool = False
-    #: Whether machines are added and drained by the section's ``machineList``.
+    #: Whether machines are added and drained through the section's ``machineList``.
     is_listed: bool = False
-    #: Jobs of all experiments of this daemon that run there; None: not known.
+    #: Number of jobs that run there, of all experiments of this daemon; None: unknown.
     jobs: int | None = None
-    #: None: not known.
+    #: None: unknown.
     processors: int | None = None
-    #: Processes that want a processor, on average of the last minute; None: not known.
+    #: Load average of the last minute; None: unknown.
     load: float | None = None

@@ -1,7 +1,6 @@
-"""Whose a file is.
+"""The owner of a file.
 
-Storage may give what this process makes to another user than it runs as: NFS for root, CIFS, or file systems in user
-space.
+Storage may assign files of this process to another user: NFS for root, CIFS, or file systems in user space.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 
 
 def is_ours(folder: Path, owner: int) -> bool:
-    """Whether files that this process makes in a folder have that owner; False where it can make none. Blocks."""
+    """Whether new files of this process in a folder have that owner; False if it cannot create any. Blocks."""
     if owner == os.geteuid():
         return True
     try:

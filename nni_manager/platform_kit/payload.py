@@ -1,5 +1,5 @@
-"""What a job is given, the same for every platform: variables that name its folders and what of ours it may import, the
-trial runner as one file, and the checkpoint of the trial that it continues."""
+"""What every job gets, on every platform: variables for its folders and for our importable modules, the trial runner as
+one file, and the checkpoint of the trial that it continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TUNER_HOST = str(_PACKAGE / "tuner_host/__main__.py")
 
 
 def directory_environment(attempt: str, code: str) -> dict[str, str]:
-    """The variables that name a trial's folders; `attempt` and `code` as the job itself sees them."""
+    """The variables with a trial's folders; `attempt` and `code`: as the job sees them."""
     return {
         protocol.ENV_SYSTEM_DIR: attempt,
         protocol.ENV_OUTPUT_DIR: attempt,
@@ -39,20 +39,20 @@ def directory_environment(attempt: str, code: str) -> dict[str, str]:
 
 
 def checkpoint_beside(attempt: str) -> str:
-    """The folder of a trial's checkpoints; `attempt`: that of one of its attempts."""
+    """The folder of a trial's checkpoints; `attempt`: the folder of one of its attempts."""
     parent, _, name = attempt.rpartition("/")
     return f"{parent}/{checkpoint_directory_of(name)}"
 
 
 def with_stand_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with the stand-in `nni` and the SDK's channel on the path, behind all that the user put there."""
+    """The environment with the stand-in `nni` and the SDK's channel on the path, after the user's own entries."""
     path = environment.get("PYTHONPATH")
     return {**environment, "PYTHONPATH": f"{path}:{STAND_IN}" if path else STAND_IN}
 
 
-# Checkpoints of trials that have ended are handed on, by shell text before the command, or removed. The job copies
-# one itself: it alone surely has both folders, and the right to read and write them. A mark tells a copy that was cut
-# short; the next attempt begins it anew. Processes that do not report leave it to the one that does.
+# Shell text before the command hands on checkpoints of ended trials. The job copies them itself: only the job surely
+# has both folders, and permission to read and write them. A mark identifies an incomplete copy, which the next attempt
+# restarts. Only the reporting process copies.
 
 _COPY = """\
 case "${sys}" in */{replicas}/*) ;; *)
@@ -66,8 +66,8 @@ fi ;; esac
 
 
 def copy_from(trial_id: str) -> str:
-    """Shell text that fills a trial's empty checkpoint folder from another trial's, and says so where it cannot."""
-    words = f"{protocol.ENV_CHECKPOINT_DIR}: the checkpoint of trial {trial_id} is not here; this trial begins without"
+    """Shell text that fills a trial's empty checkpoint folder from another trial's, and reports a failure."""
+    words = f"{protocol.ENV_CHECKPOINT_DIR}: no checkpoint of trial {trial_id} is here; this trial begins without"
     return _COPY.format(
         sys=protocol.ENV_SYSTEM_DIR,
         own=protocol.ENV_CHECKPOINT_DIR,
@@ -79,13 +79,13 @@ def copy_from(trial_id: str) -> str:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all, for this user alone; a missing folder is made. Blocks. Raises OSError."""
+    """Writes a file atomically, for this user only; creates a missing folder. Blocks. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     foreign_files.write_whole(os.path.realpath(path.parent), path.name, data)
 
 
 def remove_folders(folders: Iterable[str]) -> dict[str, str]:
-    """Removes folders of this machine, which trials have written; answers why, of those that stay. Blocks."""
+    """Removes folders of this machine that trials have written; returns the reasons of failures. Blocks."""
     stays = {folder: "; ".join(removal.remove(folder)) for folder in folders}
     return {folder: why for folder, why in stays.items() if why}
 
@@ -109,24 +109,24 @@ from trial_runner.wire import runner_archive
 runner_archive.use_modules()
 
 """
-#: The earliest that the format knows. The same sources make the same bytes, whenever and wherever.
+#: The earliest time of the format. The same sources result in the same bytes, at any time and place.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _REGULAR_FILE = 0o100644 << 16
-#: The form in which the same code is the same bytes: later ones tell whether a constant is in use elsewhere.
+#: The marshal version with reproducible bytes: later ones depend on other references to a constant.
 _PLAIN_MARSHAL = 2
-#: Level of compression: the others save little and take several times as long.
+#: Compression level: higher ones save little and take several times as long.
 _FAST = 1
-#: What no container needs.
+#: Modules that no container needs.
 _OF_MACHINES = ("keeper", "tuner_host", "command_probe.py", "gpu_probe.py", "shared_storage.py")
-#: What a trial imports, in a file of its own.
+#: Modules that a trial imports, in a separate file.
 _OF_TRIALS = "stand_in"
 
 
 @functools.cache
 def machine_archive() -> bytes:
-    """All programs for a machine as one file, which is unpacked there; uncompressed.
+    """All programs for a machine as one uncompressed file, which is unpacked there.
 
-    Compressed bytes differ between versions of zlib, which not every Python has.
+    Compressed bytes differ between versions of zlib, and some Pythons lack zlib.
     """
     return _packed({_MAIN_FILE: _MAIN.format("").encode(), **_sources()})
 
@@ -135,7 +135,7 @@ def machine_archive() -> bytes:
 def runner_archive() -> bytes:
     """The trial runner as one file, which any Python 3.7 or newer runs.
 
-    What this version of Python compiles to is there, too: `trial_runner.wire.runner_archive`.
+    Also contains the modules compiled by this version of Python: `trial_runner.wire.runner_archive`.
     """
     needed = {name: data for name, data in _sources().items() if name.split("/")[1] not in (*_OF_MACHINES, _OF_TRIALS)}
     return _packed(
@@ -168,7 +168,7 @@ def _code(name: str) -> CodeType:
 
 
 def _named(code: CodeType, name: str) -> CodeType:
-    """As of a file of the archive, in the traces of errors, and not of this machine."""
+    """File name in tracebacks: as a file of the archive, not of this machine."""
     inner = (_named(one, name) if isinstance(one, CodeType) else one for one in code.co_consts)
     return code.replace(co_filename=name, co_consts=tuple(inner))
 

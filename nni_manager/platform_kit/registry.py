@@ -2,8 +2,8 @@
 
 A folder below `nni_manager.platforms` is a platform; other packages add theirs under the entry-point group
 ``nni_manager.platforms``. Both expose ``PLATFORM``, a `PlatformDescription`. There is no list to edit, and nothing is
-imported before it is asked for. A plug-in that cannot be imported is reported by name and harms no other. A platform
-that names no adapter is not in this version yet: its section can be judged, and no experiment can be made of it.
+imported before it is needed. A broken plug-in is reported by name and does not affect others. A platform without an
+adapter is not in this version yet: its section can be validated, but no experiment can use it.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w
 class PlatformDescription:
     """A platform's package as it describes itself, without importing anything heavy."""
 
-    #: The name in configs: that of the folder, or of the entry point.
+    #: The name in configs: the name of the folder, or of the entry point.
     name: str
     #: Validates the platform's section of a config: strict, camelCase, every field described.
     config: type[PlatformSection]
     #: One line for lists and help.
     summary: str
-    #: Where the adapter's class is, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
+    #: The adapter's class, ``package.module:Class``; imported by `adapter_class`. Empty: there is none yet.
     adapter: str = ""
-    #: NNI's other names of it; accepted in configs.
+    #: NNI's other names of it, accepted in configs.
     old_names: tuple[str, ...] = ()
-    #: The extra of our own package that brings what the adapter imports; empty: it needs none.
+    #: The extra of our own package that installs the adapter's imports; empty: none needed.
     extra: str = ""
-    #: Its jobs' objects carry the id of their experiment, and `Platform.find_left` finds them.
+    #: Its jobs' objects contain the id of their experiment, and `Platform.find_left` finds them.
     finds_left: bool = False
     #: How other config formats write the section: the format's name (``first``: NNI's first) → its table.
     formats: Mapping[str, FirstFormat] = field(default_factory=dict, hash=False)
@@ -66,11 +66,11 @@ def names() -> tuple[str, ...]:
 def find(name: str) -> PlatformDescription:
     """The platform of that name, or former name, in any case.
 
-    Raises InvalidInput when there is none, or when its package cannot be imported.
+    Raises InvalidInput if there is none, or its package cannot be imported.
     """
     wanted = name.casefold()
     folder = next((one for one in _folders() if one.casefold() == wanted), None)
-    if folder is not None:  # metadata of installed packages is read only when it is needed
+    if folder is not None:  # metadata of installed packages is read only if needed
         return _describe(folder, _folder_loader(folder))
     loaders = _loaders()
     plug_in = next((one for one in loaders if one.casefold() == wanted), None)
@@ -90,8 +90,8 @@ def descriptions() -> list[PlatformDescription]:
 
 
 def adapter_class(description: PlatformDescription) -> type[Any]:
-    """Imports the adapter of a platform. Raises InvalidInput when that fails, when a package of its extra is missing,
-    and when the platform has none."""
+    """Imports the adapter of a platform. Raises InvalidInput if that fails, if a package of its extra is missing, or if
+    the platform has no adapter."""
     if not description.adapter:
         able = ", ".join(one.name for one in descriptions() if one.adapter)
         raise InvalidInput(f"the platform '{description.name}' is not in this version yet; trials run on: {able}")
@@ -104,17 +104,17 @@ def adapter_class(description: PlatformDescription) -> type[Any]:
 
 
 def _check_extra(description: PlatformDescription) -> None:
-    """Raises MissingExtra: some packages are imported only in mid-experiment."""
+    """Raises MissingExtra early: some packages are only imported during an experiment."""
     if missing := [name for name in _brought_by(description.extra) if not _is_installed(name)]:
         raise MissingExtra(f"platform '{description.name}'", ", ".join(missing), description.extra)
 
 
 @cache
 def _brought_by(extra: str) -> tuple[str, ...]:
-    """The names of the packages of an extra; none where our own package is run without being installed."""
+    """The names of the packages of an extra; empty if our own package is not installed."""
     if not extra:
         return ()
-    from importlib import metadata  # 10 ms, which most experiments need not pay
+    from importlib import metadata  # 10 ms, which most experiments need not spend
 
     with suppress(metadata.PackageNotFoundError):
         found = [_REQUIREMENT.match(one) for one in metadata.requires(_PACKAGE) or ()]
@@ -131,12 +131,12 @@ def _is_installed(package: str) -> bool:
 
 
 def adapter_of(service: PlatformSpec) -> type[Platform[Any]]:
-    """The adapter of a training service. Raises InvalidInput when there is none, or it cannot be imported."""
+    """The adapter of a training service. Raises InvalidInput if there is none, or it cannot be imported."""
     return adapter_class(find(service.name))
 
 
 def config_of(service: PlatformSpec) -> PlatformSection:
-    """The section of a training service as its adapter takes it.
+    """The section of a training service as its adapter expects it.
 
     Raises InvalidInput for an unknown platform, ValueError for a section that its model refuses.
     """
@@ -147,13 +147,13 @@ _Loader = Callable[[], object]
 
 
 def _loaders() -> dict[str, _Loader]:
-    """The loaders of all platforms by name; a folder wins over a plug-in of the same name."""
+    """The loaders of all platforms by name; a folder takes precedence over a plug-in of the same name."""
     return _plug_ins() | {name: _folder_loader(name) for name in _folders()}
 
 
 @cache
 def _folders() -> tuple[str, ...]:
-    """The adapters in our own package, which stay while it runs; each section of each config asks for them."""
+    """The adapters in our own package, cached: each section of each config needs them."""
     package = importlib.import_module(GROUP)
     return tuple(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
 
@@ -177,12 +177,14 @@ def _plug_in_loader(point: Any) -> _Loader:
 def _describe(name: str, loader: _Loader) -> PlatformDescription:
     description = _import(name, loader)
     if not isinstance(description, PlatformDescription):
-        raise InvalidInput(f"platform '{name}' is broken: its PLATFORM is no PlatformDescription; update its package")
+        raise InvalidInput(
+            f"platform '{name}' is broken: its PLATFORM is not a PlatformDescription; update its package"
+        )
     return description
 
 
 def _described(loaders: dict[str, _Loader]) -> Iterator[PlatformDescription]:
-    """The descriptions of all but broken plug-ins, which must not hide the others; by name, they are reported."""
+    """The descriptions of all plug-ins except broken ones, which must not hide the others."""
     for name, loader in loaders.items():
         try:
             yield _describe(name, loader)
@@ -196,12 +198,12 @@ def _import(name: str, load: _Loader) -> object:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise InvalidInput(
-            f"platform '{name}' cannot be imported ({reason}); install what it needs, or update its package"
+            f"platform '{name}' cannot be imported ({reason}); install its requirements, or update its package"
         ) from error
 
 
 def _unknown(name: str, known: tuple[str, ...], described: Iterable[PlatformDescription]) -> str:
-    import difflib  # only ever needed for an error
+    import difflib  # only needed for an error
 
     old = {old.lower(): old for one in described for old in one.old_names}
     near = difflib.get_close_matches(name.lower(), [*known, *old], n=1)

@@ -1,6 +1,6 @@
-"""Names of fields, arguments, variables and options that say that their value is a secret.
+"""Names of fields, arguments, variables and options whose value is a secret.
 
-Diffs, configs, commands and variables of the environment are judged by these alone.
+These names are the only criterion for diffs, configs, commands and environment variables.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 
 #: Secret anywhere in a name.
 _ALWAYS = re.compile(r"passwor[dt]|passwd|passphrase|secret|credential|authorization", re.IGNORECASE)
-#: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``, ``MYSQL_PWD``; neither ``sshKeyFile``, which is a
-#: path, nor the ``PWD`` of a shell, which is a folder.
+#: ``accessKeySecret``, ``storageAccountKey``, ``sshPassphrase``, ``MYSQL_PWD``; but not ``sshKeyFile``, which is a
+#: path, nor a shell's ``PWD``, which is a folder.
 _BROAD = re.compile(rf"{_ALWAYS.pattern}|token|key$|_pwd$", re.IGNORECASE)
-#: Keys of services; those of tables and records have other words in front.
+#: Keys of services; those of tables and records are preceded by other words.
 _SERVICE_KEY = re.compile(r"(?:api|access|private|auth|account|storage)[-_. ]?key$", re.IGNORECASE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 #: Words with which ``token`` belongs to a language model, and ``key`` to a table.
@@ -21,12 +21,12 @@ _PLAIN_KEY = frozenset("sort group metric partition order index column".split())
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether a name is one of a secret, in doubt yes: ``tokenizer`` is one."""
+    """Whether a name is one of a secret; if in doubt, yes: ``tokenizer`` is one."""
     return _BROAD.search(name) is not None
 
 
 def is_always_secret(name: str) -> bool:
-    """Whether a name says it of any value: numbers, truth values, lists."""
+    """Whether values of any type under this name are secret: numbers, booleans, lists."""
     return _ALWAYS.search(name) is not None or "pwd" in _words(name)
 
 
@@ -36,8 +36,8 @@ def is_secret(name: str) -> bool:
 
 
 def is_doubtful(name: str) -> bool:
-    """Whether nothing but ``key`` at its end speaks for a secret: ``key``, ``image_key``, ``WANDB_KEY``. In code such a
-    value is a secret where it looks random."""
+    """Whether only ``key`` at its end indicates a secret: ``key``, ``image_key``, ``WANDB_KEY``. In code, such a value
+    is a secret if it looks random."""
     return not (is_always_secret(name) or _has_token(_words(name)) or _SERVICE_KEY.search(name))
 
 

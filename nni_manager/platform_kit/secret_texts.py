@@ -1,8 +1,8 @@
-"""Secrets that must not stand in sentences, however a service spells them when it repeats a request.
+"""Removes secrets from sentences, in every spelling with which a service may repeat a request.
 
-A text is redacted first and cut afterwards: of a secret that is cut, the beginning would stay.
-`PrivateText` stands here as the store, which keeps it, needs no more of the kit: commands that read closed experiments
-import no event loop.
+A text is redacted first and truncated afterwards: a truncated secret would not be recognized. `PrivateText` is here
+because the store, which saves it, needs nothing else of the kit: commands that read closed experiments import no event
+loop.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import re
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus, unquote
 
-#: Most characters of another program's text that are passed on.
+#: Maximum number of characters of another program's text that are passed on.
 MOST_WORDS = 500
 _STARS = "***"
-#: Shorter texts would be found in any sentence; no service takes such a password.
+#: Shorter texts would be found in any sentence; no service accepts such a password.
 _LEAST = 3
-#: User and password in front of a host.
+#: User and password before a host.
 _IN_ADDRESS = re.compile(r"(?<=://)[^/\s@\"']+@")
 
 
 class SecretTexts:
-    """The secrets of one account or section; no text of it is shown by `repr`."""
+    """The secrets of one account or section; `repr` does not show them."""
 
     def __init__(self, *secrets: str) -> None:
         self._spellings: set[str] = set()
@@ -32,7 +32,7 @@ class SecretTexts:
         self.keep(*secrets)
 
     def keep(self, *secrets: str) -> None:
-        """Keeps these out of all sentences from now on."""
+        """Removes these from all sentences from now on."""
         found = {one for secret in secrets if len(secret) >= _LEAST for one in _spellings(secret)}
         if not found <= self._spellings:
             self._spellings |= found
@@ -40,17 +40,17 @@ class SecretTexts:
             self._pattern = re.compile("|".join(map(_any_case_of_hex, longest_first)))
 
     def redacted(self, text: str) -> str:
-        """The text without any of the secrets, and without user and password in front of a host."""
+        """The text without the secrets, and without user and password before a host."""
         text = _IN_ADDRESS.sub(f"{_STARS}@", text)
         return text if self._pattern is None else self._pattern.sub(_STARS, text)
 
     def shown(self, text: str, most: int = MOST_WORDS) -> str:
-        """At most so many characters of the text, redacted."""
+        """The redacted text, truncated."""
         return self.redacted(text.strip())[:most]
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """A secret as headers, addresses, forms, JSON, HTML and Basic authentication spell it."""
+    """A secret as spelled in headers, addresses, forms, JSON, HTML and Basic authentication."""
     yield secret
     for decoded in (secret, unquote(secret)):
         yield from (quote(decoded, safe=""), quote(decoded), quote_plus(decoded), decoded)
@@ -65,12 +65,12 @@ def _spellings(secret: str) -> Iterator[str]:
 
 
 def _any_case_of_hex(spelling: str) -> str:
-    """A pattern of the spelling in which ``%2F`` is ``%2f``, too."""
+    """A pattern of the spelling that also matches ``%2f`` for ``%2F``."""
     return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: f"%(?i:{found[1]})", re.escape(spelling))
 
 
 class PrivateText:
-    """A text of one training service that is kept where secrets are. This one forgets it at the process's end."""
+    """A text of one training service that is stored with the secrets. This class only keeps it in memory."""
 
     def __init__(self) -> None:
         self._text = ""

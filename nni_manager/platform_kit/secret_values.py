@@ -1,7 +1,7 @@
-"""A line of a program, of settings or of a command without the values in it that look like secrets.
+"""Masks values that look like secrets in a line of a program, of settings or of a command.
 
-A value is judged by its name, or by a form that a service gives to its tokens. The time is proportional to the length:
-a search keeps all other threads waiting, so runs of characters are bounded, and a long line is not taken apart.
+A value is judged by its name, or by a token format of a service. The time is proportional to the length: a search
+blocks all other threads, so runs of characters are bounded, and long lines are not parsed.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from nni_manager.platform_kit.secret_names import is_always_secret, is_doubtful, is_secret
 
 STARS = "***"
-#: Most characters of a line that is taken apart; a longer one goes as a whole if it may hold a secret.
+#: Maximum length of a parsed line; a longer one is masked completely if it may contain a secret.
 _LONGEST = 4096
-#: Tokens and keys as services make them: GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, JSON Web Tokens, Azure.
+#: Token and key formats: GitHub, GitLab, Hugging Face, OpenAI, Slack, AWS, JSON Web Tokens, Azure.
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{16,}+|github_pat_\w{20,}+|glpat-[\w-]{16,}+|hf_[A-Za-z0-9]{16,}+"
     r"|(?:AKIA|ASIA)[0-9A-Z]{16}(?![A-Za-z0-9]))"
@@ -22,38 +22,38 @@ _TOKEN = re.compile(
     r"|(?<=\bBearer )(?=[^\s\d]{0,60}\d)[\w.~+/=-]{12,}+"
     r"|(?:(?<=AccountKey=)|(?<=SharedAccessKey=)|(?<=[?&;]sig=))[^&;\s\"'$*]{8,}+"
 )
-#: What a name of a secret, and what a line with a secret has in it.
+#: Parts of a secret's name, and of a line with a secret.
 _IN_NAMES = "pass|pwd|secret|token|credential|auth|key"
 _HINT = re.compile(rf"{_IN_NAMES}|gh[pousr]_|github_pat_|glpat-|hf_|a[ks]ia|sk-|xox|eyj|bearer|sig=", re.I)
 _BLANK = r"[ \t]{0,20}+"
 _NAME = r"(?<![\w.-])(?P<name>[\w.-]{1,64}+)"
-#: What may stand between a name and its value: an annotation of its type.
+#: Text between a name and its value: a type annotation.
 _ANNOTATION = rf"(?:{_BLANK}:{_BLANK}[\w.| ]{{1,40}}+(?:\[[\w.|, \[\]]{{0,40}}\][\w.| ]{{0,40}}+)?(?==))?"
-#: A text in quotes, in which the other quote and escaped ones may stand. In a notebook the quotes are escaped.
+#: A quoted text, which may contain the other quote and escaped ones. In a notebook the quotes are escaped.
 _TEXT = r"""(?P<quote>\\?(?:\"\"\"|'''|["']))(?P<value>(?:(?!(?P=quote))(?:\\.|[^\\\n])){4,}+)(?P=quote)"""
-#: One that is given to a name, in code and in JSON: ``token = "…"``, ``"token": "…"``, ``config["token"] = "…"``.
+#: A text assigned to a name, in code and in JSON: ``token = "…"``, ``"token": "…"``, ``config["token"] = "…"``.
 _GIVEN = re.compile(rf"{_NAME}(?:\\?[\"'])?\]?{_ANNOTATION}{_BLANK}[:=]{_BLANK}[rbfuRBFU]{{0,2}}{_TEXT}")
 #: ``set("TOKEN", "…")``.
 _ARGUMENT = re.compile(rf"\({_BLANK}\\?[\"']{_NAME}\\?[\"']{_BLANK},{_BLANK}[rbfuRBFU]{{0,2}}{_TEXT}")
-#: ``credentials = ("user", "…")``: all of it.
+#: ``credentials = ("user", "…")``: the whole value.
 _SEVERAL = re.compile(
     rf"{_NAME}(?:\\?[\"'])?\]?{_BLANK}[:=]{_BLANK}[(\[](?P<value>{_BLANK}[\"'][^()\[\]]{{4,200}})[)\]]"
 )
-#: The whole of a line of YAML or of an environment file.
+#: A whole line of YAML or of an environment file.
 _WHOLE_LINE = re.compile(
     rf"^(?P<margin>[+\- ]?[ \t]*+)(?:- )?(?:export )?{_NAME}(?P<sign>: ++|=)"
     r"(?![{\[(\"'])(?P<value>[^\s(){}]{4,}+)(?:[ \t]++#.*)?\r?\Z"
 )
-#: An argument in a call, not a text: ``token=args.token,``.
+#: An argument in a call that is not a text: ``token=args.token,``.
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(?:(?:\.[A-Za-z_]\w*)+,?|,)")
-#: A variable in front of a command.
+#: A variable before a command.
 _VARIABLE = re.compile(r"(?<![\w.$-])(?P<name>[A-Z_][A-Z0-9_]{0,63}+)=(?P<value>[\w+/=.~:-]{8,}+)(?![\w(\[{])")
 _OPTION = re.compile(r"(?<![\w-])--?(?P<name>\w[\w-]{0,63}+)(?:=|[ \t]++)(?P<value>[\w+/=.~:-]{8,}+)(?![\w(\[{])")
 #: A variable of the environment in a shell.
 _REFERRED = re.compile(r"\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\})")
-#: A key or a password that a program made.
+#: A generated key or password.
 _RANDOM = re.compile(r"(?=\D{0,200}\d)(?=.{0,200}[A-Za-z])[\w+/=~-]{16,}")
-#: What a command sets: ``NAME=value``, ``--name value``, ``--name=value``, in quotes or not.
+#: Settings of a command: ``NAME=value``, ``--name value``, ``--name=value``, quoted or not.
 _SETTING = (
     rf"(?<![\w.$-])(?=[\w.-]{{0,60}}?(?i:{_IN_NAMES}))"
     + r"(?P<name>-{0,2}\w[\w.-]{0,63}+)(?P<sign>=|[ \t]{1,20}+(?:\\\n[ \t]{0,80}+)?)"
@@ -62,15 +62,14 @@ _IN_QUOTES = re.compile(rf"{_SETTING}(?P<quote>[\"'])(?P<value>(?:(?!(?P=quote))
 _BARE = re.compile(rf"{_SETTING}(?P<value>[^\s\"'`;&|<>]++)")
 #: User and password in an address.
 _LOGIN = re.compile(r"(?<=://)(?P<name>[^/\s:@\"']{0,64}+):(?P<value>[^/\s@\"'$]{1,200}+)(?=@)")
-#: A value that is masked after any name of a secret.
+#: A value that is masked after any secret's name.
 _SAMPLE = "x1y2z3w4v5u6t7s8"
-#: Names of what holds a secret and is none.
+#: Names of containers of secrets, which are not secrets.
 _PLACE = re.compile(r"(?:file|path|dir|directory|folder)$", re.IGNORECASE)
 
 
 def masked_command(text: str) -> str:
-    """A command, or another text of a config, without values in it that look like secrets. References stay:
-    ``$TOKEN``."""
+    """A command, or another text of a config, without values that look like secrets. References stay: ``$TOKEN``."""
     if _HINT.search(text) is None and "://" not in text:
         return text
     text = "\n".join(line if len(line) <= _LONGEST else masked_line(line)[0] for line in text.split("\n"))
@@ -81,7 +80,7 @@ def masked_command(text: str) -> str:
 
 
 def holds_stars(text: str) -> bool:
-    """Whether the text is what `masked_command` made: it has stars where such a value stood."""
+    """Whether `masked_command` returned the text: it has stars in place of a value."""
     filled = text.replace(STARS, _SAMPLE)
     return filled != text and masked_command(filled) != filled
 
@@ -102,7 +101,7 @@ def _is_secret_setting(match: re.Match[str]) -> bool:
 
 
 def masked_line(line: str) -> tuple[str, int]:
-    """(the line without values that look like secrets, how many there were). Of a diff: its mark stays."""
+    """(the line without values that look like secrets, number of masked values). The mark of a diff line stays."""
     if _HINT.search(line) is None:
         return line, 0
     if len(line) > _LONGEST:
@@ -119,7 +118,7 @@ def _masked(line: str, pattern: re.Pattern[str], judge: Callable[[re.Match[str]]
     parts: list[str] = []
     done = at = 0
     while (match := pattern.search(line, at)) is not None:
-        at = match.end("name")  # a text of another name may hold one
+        at = match.end("name")  # the text under another name may contain one
         if judge(match):
             start, at = match.span("value")
             parts += line[done:start], STARS

@@ -1,19 +1,18 @@
 """The models of platforms' config sections: common fields, and marks of fields for the loader.
 
-Values arrive canonical: keys in camelCase, paths absolute, GPU indices a list, memory in MB, and what the top level
-of the config shares with the platforms (`trialCommand` and so on) already copied in. Marks in a field's schema tell
-the loader how to make its value so:
+Values arrive canonical: keys in camelCase, paths absolute, GPU indices a list, memory in MB, and fields that platforms
+share with the top level (`trialCommand` and so on) already copied in. Marks in a field's schema instruct the loader:
 
 * ``format``: see `config.sections.formats`
 * ``secret``: see `config.secrets`
-* ``opaque``: neither searched for placeholders nor changed
+* ``opaque``: not searched for placeholders, not changed
 * ``oldNames``: accepted with a warning; ``otherNames``: accepted
 * ``holds``: dotted keys that the YAML file must have
-* ``unless``: fields that leave this one out
+* ``unless``: fields that make this one unnecessary
 
-A platform's part of NNI's first config format is tables, `FirstFormat`, which each platform keeps next to its model. A
-path is dotted; ``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as
-in ``machineList[].ip``; on the right in the platform's section, or, with a `/` before it, at the top of the config.
+A platform's part of NNI's first config format consists of tables, `FirstFormat`, next to its model. A path is dotted;
+``[]`` after a name stands for every entry of a list. On the left it starts at the top of the file, as in
+``machineList[].ip``; on the right in the platform's section, or, with a leading `/`, at the top of the config.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from pydantic.alias_generators import to_camel
 
 from nni_manager.domain.experiment import Json
 
-#: NNI's image for trials where a section names none.
+#: NNI's image for trials of a section without an image.
 DEFAULT_IMAGE = "msranni/nni:latest"
 
-#: (field within the section, or path in the file, sentence): a fault of a section, or a warning about it.
+#: (field within the section, or path in the file, sentence): an error in a section, or a warning about it.
 Remark = tuple[str, str]
 
 
@@ -87,15 +86,15 @@ class PlatformSection(Part):
 
     @classmethod
     def supplies_command(cls, values: Mapping[str, object]) -> bool:
-        """Whether the section, canonical but not judged yet, needs no `trialCommand`: a role or a job file has it."""
+        """Whether the section, canonical but not validated, needs no `trialCommand`: a role or a job file has it."""
         return False
 
     def faults(self, experiment: Json) -> Iterable[Remark]:
-        """Faults of the section in the config, `experiment`: canonical, whole, other sections perhaps wrong."""
+        """Errors of the section. `experiment`: the whole config, canonical; other sections may be invalid."""
         return ()
 
     def warnings(self, experiment: Json) -> Iterable[Remark]:
-        """Warnings about the section: facts that the user should know and that refuse nothing."""
+        """Warnings about the section: facts that the user should know, without refusing it."""
         return ()
 
 
@@ -112,7 +111,7 @@ def marked(
     unless: tuple[str, ...] = (),
     **rules: Any,
 ) -> Any:
-    """A field with marks for the loader; required unless there is a `default`. `rules`: pydantic's."""
+    """A field with marks for the loader; required unless it has a `default`. `rules`: pydantic's."""
     marks: dict[str, Any] = {
         "format": format,
         "secret": secret,
@@ -127,7 +126,8 @@ def marked(
 
 
 def secret(description: str, *, default: Any = ..., **others: Any) -> Any:
-    """A field with a value kept apart from the config and out of reprs: a text, ``${VARIABLE}``, or ``file:path``."""
+    """A field whose value is stored apart from the config and hidden in reprs: a text, ``${VARIABLE}``,
+    ``file:path``."""
     return marked(f"{description} Secret.", default=default, secret=True, min_length=1, repr=False, **others)
 
 
@@ -140,7 +140,7 @@ _Modes = Literal["0700", "0710", "0711", "0750", "0755"]
 
 
 def _spelled(mode: object) -> object:
-    """The mode as text: YAML reads 0711 as decimal 711 or as octal, by its version."""
+    """The mode as text: YAML reads 0711 as decimal 711 or as octal, depending on its version."""
     if type(mode) is not int:
         return mode
     found = f"{mode:04d}"
@@ -162,11 +162,11 @@ def mode_field() -> Any:
 
 
 def folder_mode(mode: object) -> int:
-    """The mode as a number; without one, 0711."""
+    """The mode as a number; default: 0711."""
     return int(str(mode or "0711"), 8)
 
 
-#: A trial's own fields where one command, one folder and one number of GPUs are all there is.
+#: A trial's own fields on platforms with a single command, folder and number of GPUs.
 TRIAL: Mapping[str, str] = {
     "trial.command": "/trialCommand",
     "trial.codeDir": "/trialCodeDirectory",
@@ -178,21 +178,21 @@ TRIAL: Mapping[str, str] = {
 class FirstFormat:
     """One platform's part of NNI's first config format."""
 
-    #: Path in the file → path in the config. Where two lead to one place, the one that comes first counts.
+    #: Path in the file → path in the config. If two lead to the same place, the first one counts.
     fields: Mapping[str, str]
-    #: Paths in the file that must be set, unless a list or mapping above them is not there.
+    #: Required paths in the file, unless a list or mapping above them is missing.
     required: tuple[str, ...] = ()
-    #: Paths in the file that nothing comes of → why.
+    #: Ignored paths in the file → reason.
     dropped: Mapping[str, str] = field(default_factory=dict)
-    #: Completes the section, after all fields are in it, and the top of the config.
+    #: Completes the section after all fields are set, and the top level of the config.
     complete: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
-    #: Faults of a file in addition to those of the section: (path in the file, sentence).
+    #: Errors of a file in addition to those of the section: (path in the file, sentence).
     faults: Callable[[Mapping[str, Any]], Iterable[Remark]] = lambda _file: ()
     #: Paths in the section that NNI 3.0 does not know; it runs without them.
     ours: tuple[str, ...] = ()
-    #: Fields of the section with which NNI 3.0 cannot run the file at all.
+    #: Fields of the section with which NNI 3.0 cannot run the file.
     only_here: tuple[str, ...] = ()
-    #: Completes a copy of the section, given the top of the config, with fields that only NNI 3.0 needs.
+    #: Adds fields that only NNI 3.0 needs to a copy of the section, given the top level of the config.
     complete_for_nni: Callable[[dict[str, Any], dict[str, Any]], None] = lambda _section, _config: None
 
 
@@ -200,7 +200,7 @@ class FirstFormat:
 NAS_MODE: Mapping[str, str] = {"trial.nasMode": "neural architecture search is not supported"}
 
 
-# Fields about GPUs that would do nothing, or leave no GPU to a trial
+# Fields about GPUs without effect, or without a GPU for a trial
 
 _NEEDS_GPUS = "has a meaning only when trialGpuNumber is above 0; set that, or remove this field"
 
@@ -213,9 +213,9 @@ def gpu_faults(
     gpu_memory: int | None = None,
     above: str = "",
 ) -> Iterator[Remark]:
-    """Faults of the GPU fields of a section, or of a machine in it.
+    """Errors in the GPU fields of a section, or of a machine in it.
 
-    `above`: what stands before the fields' names, e.g. ``machineList[0].``.
+    `above`: prefix of the fields' names, e.g. ``machineList[0].``.
     """
     if not gpu_number:
         if gpu_memory is not None:
@@ -233,7 +233,7 @@ def gpu_faults(
 def gpu_warnings(
     gpu_number: int | None, *, gpu_indices: Sequence[int] | None, use_active_gpu: bool | None, above: str = ""
 ) -> Iterator[Remark]:
-    """Remarks on GPU fields without effect. They are not faults, as NNI runs such files; see `gpu_faults`."""
+    """Remarks on GPU fields without effect. They are not errors, as NNI accepts such files; see `gpu_faults`."""
     given = {"gpuIndices": gpu_indices, "useActiveGpu": use_active_gpu}
     if not gpu_number:
         idle = "changes nothing while trialGpuNumber is 0 or not set"

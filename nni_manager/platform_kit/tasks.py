@@ -1,4 +1,4 @@
-"""Background tasks are ended, cancelled and waited for, so that nothing of them is left; events are waited for."""
+"""Cancels and awaits background tasks, and waits for events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def ended(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancels these tasks, and returns when all have ended, whatever they raise. None: there is no such task."""
+    """Cancels the tasks and waits until all have finished; their exceptions are discarded. None: no task."""
     running = [task for task in tasks if task is not None]
     for task in running:
         task.cancel()
@@ -17,7 +17,7 @@ async def ended(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 async def happened(event: asyncio.Event, limit: asyncio.Timeout) -> bool:
-    """Waits for an event, within a limit such as ``asyncio.timeout(5)``; answers whether it came."""
+    """Waits for an event, within a limit such as ``asyncio.timeout(5)``; returns whether it was set."""
     with suppress(TimeoutError):
         async with limit:
             return await event.wait()

@@ -16,8 +16,8 @@ async def to_its_end(
 ) -> T:
     """Runs `work` in a thread and returns its result. Raises the work's error.
 
-    When the caller is cancelled, `stop` asks the work to end early, the work's end is waited for, and `undo`, in a
-    thread as well, gets the result that nobody takes: a file or a port that stays open, a state that stays stored.
+    If the caller is cancelled, `stop` asks the work to end early, the end is awaited, and `undo`, also in a thread,
+    gets the unused result: for example an open file or port, or stored state.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -32,8 +32,8 @@ async def to_its_end(
 
 
 class SteadyThreads(ThreadPoolExecutor):
-    """Threads of an event loop's blocking work. While no further thread can be started, those that exist do the work,
-    instead of a RuntimeError for the caller."""
+    """Threads for an event loop's blocking work. While no new thread can start, existing ones do the work, instead of
+    a RuntimeError for the caller."""
 
     def _adjust_thread_count(self) -> None:
         try:
@@ -44,7 +44,7 @@ class SteadyThreads(ThreadPoolExecutor):
 
 
 def _succeeded(working: asyncio.Future[T]) -> bool:
-    """Whether the work returned; its exception counts as retrieved, so that it is not logged."""
+    """Whether the work returned; marks its exception as retrieved, so that it is not logged."""
     with suppress(asyncio.CancelledError):
         return working.exception() is None
     return False

@@ -1,5 +1,5 @@
-"""The adapters: every sub-folder is one platform and is called what users write in their config.
+"""The adapters: every sub-folder is one platform, named as in the config.
 
-Adapters are made of `platform_kit` and the packages beside it (`machines`, `shared_storage`, `code_archive`,
-`kubernetes`, `web_services`), and know no other adapter.
+Adapters use `platform_kit` and the packages next to this one (`machines`, `shared_storage`, `code_archive`,
+`kubernetes`, `web_services`). They do not import each other.
 """

@@ -12,18 +12,18 @@ from nni_manager.domain.experiment import ExperimentWarning
 
 
 class Changes:
-    """Counts changes and wakes watchers; changes before a watcher runs are one. `also`: notified as well."""
+    """Counts changes and wakes watchers; changes before a watcher runs are merged. `also`: notified as well."""
 
     def __init__(self, also: Changes | None = None) -> None:
         self._also = also
         self._watchers: set[asyncio.Event] = set()
-        #: Grows with every change: data read after the count was taken is at least that new.
+        #: Grows with every change: data read after the count is at least that new.
         self.count = 0
         self._token = secrets.token_hex(4)
 
     @property
     def revision(self) -> str:
-        """The count as a text that no other object, of this process or another, will have."""
+        """The count as a unique text, also across processes."""
         return f"{self._token}.{self.count}"
 
     def note(self) -> None:

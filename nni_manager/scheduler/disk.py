@@ -1,7 +1,6 @@
-"""The room that experiments take, and the room that is left. Both are looked at in threads, never for a trial.
+"""Disk space used by experiments, and free space. Both are measured in threads, never for a trial.
 
-A disk may never answer: each question is a thread of its own, so that one which hangs keeps no other waiting and does
-not delay the daemon's end.
+A disk may never answer: each query has its own thread, so a hanging one delays neither others nor the daemon's end.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskUse:
-    """Bytes on disk, as `du` counts them, and files."""
+    """Size on disk in bytes, as counted by `du`, and number of files."""
 
     database: int
     trials: int
@@ -35,7 +34,7 @@ class DiskUse:
     #: Copies and archives of code.
     code: int
     logs: int
-    #: What else is in the folder.
+    #: Everything else in the folder.
     other: int
     files: int
 
@@ -44,7 +43,7 @@ class DiskUse:
         return self.database + self.trials + self.checkpoints + self.code + self.logs + self.other
 
 
-#: Entry of the folder → part of the use.
+#: Entry of the folder → part of the usage.
 _PARTS = {
     "db": "database",
     "trials": "trials",
@@ -56,20 +55,20 @@ _PARTS = {
 
 
 def measure(folder: Folder) -> DiskUse:
-    """Looks at every file: blocks for a second where there are a hundred thousand. What cannot be read counts nothing;
-    links are not followed. Never raises."""
+    """Reads the size of every file: takes a second for a hundred thousand. Unreadable files count nothing; links are
+    not followed. Never raises."""
     found = dict.fromkeys([*_PARTS.values(), "other"], 0)
     seen: set[tuple[int, int]] = set()
     for name, status in _files(folder):
         if status.st_nlink > 1 and (status.st_dev, status.st_ino) in seen:
-            continue  # a hard link takes no room of its own
+            continue  # a hard link uses no additional space
         seen.add((status.st_dev, status.st_ino))
         found[_PARTS.get(name, "other")] += status.st_blocks * _BLOCK
     return DiskUse(**found, files=len(seen))
 
 
 def _files(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
-    """(entry of the experiment's folder, status) of each file below it, and beside a database elsewhere."""
+    """(entry of the experiment's folder, status) of each file below it, and next to a database elsewhere."""
     for entry in _entries(folder.path):
         yield from ((entry.name, status) for status in _below(entry))
     try:
@@ -107,15 +106,15 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 class PatientThreads(Generic[Name, T]):
-    """At most one thread for each name, and `most` in all. Used from one event loop."""
+    """At most one thread per name, and `most` in all. Used from one event loop."""
 
     def __init__(self, most: int) -> None:
         self._asked: dict[Name, asyncio.Task[T]] = {}
         self._turns = asyncio.Semaphore(most)
 
     async def ask(self, name: Name, function: Callable[[], T], within_s: float) -> T:
-        """What the function returns or raises. Raises TimeoutError; the thread goes on, and the next question about the
-        name waits for the same one."""
+        """The function's result or exception. Raises TimeoutError; the thread continues, and the next query of the name
+        waits for it."""
         task = self._asked.get(name)
         if task is None:
             task = self._asked[name] = asyncio.create_task(self._in_turn(function), name=f"disk {name}")
@@ -128,7 +127,7 @@ class PatientThreads(Generic[Name, T]):
     def _forget(self, name: Name, task: asyncio.Task[T]) -> None:
         del self._asked[name]
         if not task.cancelled():
-            task.exception()  # known, though the question may have been given up
+            task.exception()  # marks it as retrieved, as the query may have timed out
 
     async def _in_turn(self, function: Callable[[], T]) -> T:
         async with self._turns:
@@ -136,7 +135,7 @@ class PatientThreads(Generic[Name, T]):
 
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """Unlike a pool's, the thread is not waited for when the process ends."""
+    """Unlike a pool's threads, this one does not delay the end of the process."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
 
@@ -158,41 +157,41 @@ def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
 
 _MIB = 2**20
 _GIB = 2**30
-#: Seconds for which the use of an experiment stays valid, and most experiments that are kept.
+#: Seconds for which the usage of an experiment stays valid, and maximum number of cached experiments.
 _FRESH_S = 60.0
 _MOST_KEPT = 10_000
-#: Seconds within which a disk says what room it has, and an experiment's files are counted.
+#: Seconds for a disk to report its free space, and for counting an experiment's files.
 _ROOM_S, _USE_S = 5.0, 10.0
-#: Experiments whose files are counted at once: looking at many files keeps a disk busy.
+#: Number of experiments counted concurrently: counting many files keeps a disk busy.
 _MOST_COUNTED = 3
 _MOST_DISKS = 64
-#: Free inodes below which a disk is held to be nearly full: those of some dozen trials.
+#: Number of free inodes, enough for some dozen trials, below which a disk counts as nearly full.
 _FEW_INODES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeSpace:
-    """The room on the disk of one folder, in bytes."""
+    """The free space on the disk of one folder, in bytes."""
 
     folder: Path
     free: int
     total: int
-    #: Below which it is little; 0: never.
+    #: Warning threshold; 0: never.
     least: int
-    #: Files that fit; None: any number.
+    #: Number of free inodes; None: unlimited.
     free_inodes: int | None = None
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what to do; empty: there is room."""
+        """What is wrong and what to do; empty: enough space."""
         if self.free_inodes is not None and self.free_inodes < _FEW_INODES:
             few = full_disks.few_inodes(str(self.folder), self.free_inodes)
             return f"{few}, for instance with `nnictl experiment prune`"
         if self.free >= self.least:
             return ""
         return (
-            f"the disk of {self.folder} has {self.free / _GIB:.2f} GiB left, and is held to be nearly full below"
-            f" {self.least / _GIB:g} GiB: make room, for instance with `nnictl experiment prune`, before experiments"
+            f"the disk of {self.folder} has {self.free / _GIB:.2f} GiB left, less than the warning limit of"
+            f" {self.least / _GIB:g} GiB: free space, for instance with `nnictl experiment prune`, before experiments"
             " are put on hold"
         )
 
@@ -209,8 +208,8 @@ class Disk:
         self._counts: PatientThreads[Path, DiskUse] = PatientThreads(_MOST_COUNTED)
 
     async def room(self, folder: Path | None = None) -> FreeSpace:
-        """The room on the disk of a folder; of the data directory if none is given. Raises OSError, after some
-        seconds for one that does not answer."""
+        """The free space on the disk of a folder; default: the data directory. Raises OSError, after some seconds for a
+        disk that does not answer."""
         path = folder or self._data_directory
         found = await self._rooms.ask(path, partial(os.statvfs, path), self._room_s)
         size = found.f_frsize
@@ -223,8 +222,8 @@ class Disk:
         )
 
     async def use_of(self, folder: Folder) -> DiskUse:
-        """What an experiment takes; up to a minute old. Raises StoreUnavailable after some seconds; counting goes on
-        for the next question."""
+        """An experiment's usage, up to a minute old. Raises StoreUnavailable after some seconds; counting continues
+        for the next query."""
         known = self._known.get(folder.path)
         if known is not None and time.monotonic() - known[0] < _FRESH_S:
             return known[1]
@@ -233,11 +232,11 @@ class Disk:
         except TimeoutError:
             raise StoreUnavailable(
                 f"the files of {folder.path} could not be counted within {self._use_s:g} s: there are many, or the disk"
-                " does not answer; ask again in a minute"
+                " does not answer; try again in a minute"
             ) from None
 
     def _measure(self, folder: Folder) -> DiskUse:
-        """The use, which is kept. It is counted in a thread."""
+        """The usage, which is cached. It is counted in a thread."""
         use = measure(folder)
         if len(self._known) >= _MOST_KEPT:
             self._known.clear()

@@ -17,7 +17,7 @@ from nni_manager.scheduler.experiments.commands import ExperimentCommands
 log = logging.getLogger(__name__)
 
 CODE = "DISK_LOW"
-#: Seconds between two looks; no event tells of a disk that fills.
+#: Seconds between two checks; no event reports a disk that fills.
 _EVERY_S = 60.0
 
 
@@ -31,11 +31,11 @@ class DiskWatch:
         self._is_low = False
 
     async def look(self) -> None:
-        """Sets and clears the warnings; a folder that cannot be asked about changes nothing."""
+        """Sets and clears the warnings; a folder without an answer changes nothing."""
         folders = {experiment.folder.path.parent for experiment in self._commands.open_experiments}
         asked = (None, *folders)
         known = dict(zip(asked, await asyncio.gather(*map(self._sentence, asked)), strict=True))
-        # those that are open now: one that closed meanwhile is warned of nothing
+        # those that are open now: an experiment that closed meanwhile gets no warning
         for experiment in self._commands.open_experiments:
             self._set(experiment.id, known.get(experiment.folder.path.parent))
         self._tell(known[None])
@@ -53,21 +53,21 @@ class DiskWatch:
         if sentence and not self._is_low:
             log.warning("%s", sentence, extra={"action": "disk"})
         elif self._is_low and not sentence:
-            log.info("the disk of the data directory has room again", extra={"action": "disk"})
+            log.info("the disk of the data directory has free space again", extra={"action": "disk"})
         self._is_low = bool(sentence)
 
     async def _sentence(self, folder: Path | None) -> str | None:
-        """None: not known."""
+        """None: unknown."""
         try:
             return (await self._disk.room(folder)).sentence
         except OSError as error:
-            log.debug("the disk of %s cannot be asked about: %s", folder or "the data directory", error)
+            log.debug("the disk of %s cannot be checked: %s", folder or "the data directory", error)
             return None
 
 
 @asynccontextmanager
 async def watched(commands: ExperimentCommands, warnings: DaemonWarnings) -> AsyncIterator[None]:
-    """A context in which the disks are looked at."""
+    """A context in which the disks are checked."""
     task = asyncio.create_task(_look_again_and_again(DiskWatch(commands, warnings)), name="disk watch")
     try:
         yield
@@ -80,5 +80,5 @@ async def _look_again_and_again(watch: DiskWatch) -> None:
         try:
             await watch.look()
         except Exception:
-            log.exception("the disks could not be looked at")
+            log.exception("the disks could not be checked")
         await asyncio.sleep(_EVERY_S)

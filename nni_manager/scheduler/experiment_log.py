@@ -1,4 +1,4 @@
-"""`log/nnimanager.log` of one experiment: what is logged while working on it, in NNI's format."""
+"""`log/nnimanager.log` of one experiment: records logged while working on it, in NNI's format."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ current: ContextVar[str] = ContextVar("experiment", default="")
 
 #: Characters that end a line, move a cursor or change text direction; tabs are allowed.
 _UNFIT = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-#: Most lines of a text that are logged.
+#: Maximum number of logged lines of a text.
 _MOST_LINES = 40
-#: Attribute of a record that is several lines.
+#: Attribute of a record with several lines.
 _LINES = "lines"
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -51,7 +51,7 @@ class Formatter(logging.Formatter):
         self._words = ""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as lines of the log, with the traceback below where there is one."""
+        """The record as lines of the log, followed by its traceback, if any."""
         head = f"[{self._when(record)}] {record.levelname} ({record.module}){self._suffix()} "
         lines: Sequence[str] = getattr(record, _LINES, None) or [record.getMessage()]
         line = "\n".join([head + legible(one) for one in lines])
@@ -80,8 +80,8 @@ def _legible_lines(text: str) -> str:
 
 
 def write_lines(log: logging.Logger, file: str, lines: Sequence[str]) -> None:
-    """Logs several lines of INFO as one record. `file`: of the module that says so, as finding the caller would cost as
-    much as writing a line."""
+    """Logs several lines of INFO as one record. `file`: of the calling module, as finding it would cost as much as
+    writing a line."""
     if log.isEnabledFor(logging.INFO):
         said = "\n".join(lines), (), None, None, {"action": "changes", _LINES: lines}
         log.handle(log.makeRecord(log.name, logging.INFO, file, 0, *said))
@@ -106,7 +106,7 @@ class ExperimentLog(logging.FileHandler):
         logging.getLogger("nni_manager").addHandler(self)
 
     def _open(self) -> TextIOWrapper:
-        """Opens the log file. Raises OSError for anything but a regular file: a trial's pipe would block."""
+        """Opens the log file. Raises OSError for anything except a regular file: a trial's pipe would block."""
         folder, name = os.path.split(self.baseFilename)
         return open(foreign_files.open_file(folder, name, _APPENDING), "a", encoding=self.encoding, errors=self.errors)
 

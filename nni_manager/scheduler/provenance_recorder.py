@@ -1,4 +1,4 @@
-"""Records what is needed to repeat a new experiment, beside its start: nothing here delays or fails one."""
+"""Records the data needed to repeat a new experiment, in the background: it neither delays nor fails the start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Write = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 class ProvenanceRecorder:
-    """Used from one event loop; `close` gives up what is being collected."""
+    """Used from one event loop; `close` cancels collections."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def begin(self, submission: Submission) -> None:
-        """Records what the caller gave, or else looks here; does not wait."""
+        """Records the caller's data, or collects it here; does not wait."""
         id_ = submission.id
         task = asyncio.create_task(self._record(submission), name=f"provenance {id_}")
         self._tasks[id_] = task
@@ -56,6 +56,6 @@ class ProvenanceRecorder:
             record = await collect(asked) if given is None else given
             await self._write(submission.id, {**record, **submission.file_record})
         except NniManagerError as error:
-            log.info("what is needed to repeat experiment %s is not recorded: %s", submission.id, error)
+            log.info("the data needed to repeat experiment %s was not recorded: %s", submission.id, error)
         except Exception:
-            log.exception("what is needed to repeat experiment %s is not recorded", submission.id)
+            log.exception("the data needed to repeat experiment %s was not recorded", submission.id)

@@ -1,1 +1,1 @@
-"""Folders that the manager and jobs share: mounts, folders of jobs, and reading what a trial runner left there."""
+"""Folders that the manager and jobs share: mounts, folders of jobs, and reading a trial runner's files there."""

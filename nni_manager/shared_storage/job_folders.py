@@ -1,4 +1,4 @@
-"""The folders of a service's jobs on storage that we mount: read while jobs run, and before their ends are reported."""
+"""The folders of a service's jobs on storage that the manager mounts: read while jobs run, and before their ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.shared_storage.pull import Pull
 from trial_runner.wire import foreign_files
 
-#: Seconds that what a container left may take to be seen after its end.
+#: Seconds for a container's files to become visible after its end.
 _PATIENCE_S = 2.0
 _HELD = (JobState.SUCCEEDED, JobState.FAILED)
 
 
 class JobFolders:
-    """The job folders of one adapter, entered and left with it. `held`: ends that are told when the files were read, or
-    after `patience_s`."""
+    """The job folders of one adapter, entered and exited with it. `held`: ends that are reported when the files have
+    been read, or after `patience_s`."""
 
     def __init__(self, host: Host, *, patience_s: float = _PATIENCE_S, held: Collection[JobState] = _HELD) -> None:
         self._host = host
@@ -55,14 +55,14 @@ class JobFolders:
         await ended(pulling)
 
     def here(self, job_name: str) -> Path:
-        """The folder of a job, as this machine sees it."""
+        """The folder of a job on this machine."""
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
     def told(self, job_name: str, report: Observation) -> Observation:
-        """The report on a job as the scheduler is to get it: a job has ended when its files were read, and its
-        container may be seen running in its files before the platform says so."""
+        """The report for the scheduler: a job has ended when its files have been read. Its files may show that the
+        container runs before the platform does."""
         if self._pulling is not None and self._pulling.done():
-            self._pulling.result()  # a fault of ours, which must not go unseen
+            self._pulling.result()  # raises a bug's exception
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)
         self.pull.follow(job_name, self.here(job_name), logs)
         if report.state in self._held:
@@ -79,7 +79,7 @@ class JobFolders:
         return await asyncio.to_thread(files, self.here(job_name))
 
     async def read(self, job_name: str, name: str, offset: int, limit: int) -> bytes:
-        """A stretch of a file in a job's folder, as `Platform.read_file`."""
+        """Part of a file in a job's folder, as `Platform.read_file`."""
         return await asyncio.to_thread(read_stretch, self.here(job_name), name, offset, limit)
 
 
@@ -97,7 +97,7 @@ def _running(report: Observation) -> Observation:
 
 
 def files(directory: Path) -> Sequence[str]:
-    """The paths of the files below `directory`; none where it is missing. Blocks."""
+    """The paths of the files below `directory`; empty if it is missing. Blocks."""
     found = foreign_files.listing(str(directory.parent), directory.name).files
     return [path.removeprefix(f"{directory.name}/") for path in found]
 
@@ -108,4 +108,4 @@ def read_stretch(directory: Path, name: str, offset: int, limit: int) -> bytes:
     try:
         return foreign_files.read(str(directory), name, offset, limit)
     except OSError:
-        raise NotFound(f"there is no file {name!r} that can be read in {directory.name}") from None
+        raise NotFound(f"{directory.name} has no readable file {name!r}") from None

@@ -1,7 +1,7 @@
-"""Logs that jobs elsewhere send, as they are kept here: so many bytes an attempt, whatever comes.
+"""Logs from jobs elsewhere, stored here up to a size limit per attempt.
 
-What is too much leaves its middle: head, a sentence that counts what is missing, tail. The sentence stands at a fixed
-place, so that a file alone tells how many bytes of its log have come, which is where the sender goes on.
+An oversized log loses its middle: head, a sentence that counts the missing bytes, tail. The sentence has a fixed place,
+so that a file alone shows how many bytes of its log have arrived, which is where the sender continues.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from trial_runner import protocol
 from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import Descriptor
 
-#: Bytes of the beginning of a log that stay, and the least of its end.
+#: Bytes of the beginning of a log that stay, and minimum size of its end.
 HEAD_BYTES = 64 * 1024
 _SENTENCE = (
-    "\n[nni_manager: {:015d} bytes of this log are left out here: the logs of an attempt are kept up to maxLogSize]\n"
+    "\n[nni_manager: {:015d} bytes of this log are left out here: the logs of an attempt are stored up to maxLogSize]\n"
 )
 _SENTENCE_BYTES = len(_SENTENCE.format(0))
 _LEFT_OUT = re.compile(rb"\n\[nni_manager: ([0-9]{15}) bytes of this log are left out here: ")
-#: Below it a log keeps all it has: what is left out is worth a copy of the file.
+#: Size below which a log is stored completely, as truncating copies the file.
 _SHORTEST = 3 * HEAD_BYTES + _SENTENCE_BYTES
-#: An attempt's logs are written by one thread at a time.
+#: Serializes writes to an attempt's logs.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
 def append(root: str, name: str, offset: int, data: bytes, most_bytes: int) -> int:
-    """Writes what is new of a stretch of a log; answers how many bytes of the log have come.
+    """Writes the new part of a piece of a log; returns the number of bytes of the log that have arrived.
 
-    `name`: below `root`; its folder is made. A stretch that begins behind the end is not taken: it comes again.
-    `most_bytes`: of all logs in that folder. Blocks. Raises OSError.
+    `name`: below `root`; its folder is created. A piece that begins behind the end is rejected and sent again.
+    `most_bytes`: for all logs in that folder. Blocks. Raises OSError.
     """
     folder = os.path.dirname(name)
     with _LOCKS[hash((root, folder)) % len(_LOCKS)]:
@@ -45,7 +45,7 @@ def append(root: str, name: str, offset: int, data: bytes, most_bytes: int) -> i
 
 
 def size(root: str, name: str) -> int:
-    """How many bytes of a log have come. Blocks. Raises OSError."""
+    """The number of bytes of a log that have arrived. Blocks. Raises OSError."""
     return foreign_files.size(root, name) + _left_out(root, name)
 
 
@@ -58,7 +58,7 @@ def _append(root: str, name: str, offset: int, data: bytes) -> int:
 
 
 def _left_out(root: str, name: str) -> int:
-    """How many bytes a file has fewer than have come; its sentence counts as bytes that it has more."""
+    """The difference between arrived bytes and a file's size; its sentence counts as additional bytes."""
     found = _LEFT_OUT.match(foreign_files.read(root, name, HEAD_BYTES, _SENTENCE_BYTES))
     return int(found[1]) - _SENTENCE_BYTES if found else 0
 
@@ -70,7 +70,7 @@ def _total(root: str, folder: str) -> int:
 
 
 def _leave_out(root: str, name: str) -> None:
-    """Halves a log by what stands in its middle; one that is short stays."""
+    """Halves a log around its middle; a short one is unchanged."""
     there = foreign_files.size(root, name)
     if there < _SHORTEST:
         return

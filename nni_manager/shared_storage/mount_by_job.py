@@ -1,8 +1,8 @@
-"""Shared storage that a job's container mounts by itself, before the trial runs there.
+"""Shared storage that a job's container mounts itself, before the trial runs there.
 
-The text that mounts it may lie where others read, and holds no secret: an account's key comes to the container in the
-variable `shared_mount.KEY_VARIABLE`, in the platform's own way, and the trial does not have that. A storage that the
-container has mounted already is used as it is.
+The text that mounts it may be readable by others, and contains no secret: the platform passes an account's key to the
+container in the variable `shared_mount.KEY_VARIABLE`, which the trial does not get. Storage that the container has
+mounted already is used as it is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from nni_manager.domain.job import JobSpec, JobState
 from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import KEY_VARIABLE, REMOTE_FIELD
 
-#: Seconds that a container has for all of it: a server that is gone blocks whatever touches its mount.
+#: Seconds for mounting in a container: an unreachable server blocks every access to its mount.
 _PATIENCE_S = 60
-#: Codes of `timeout` when that time is over: GNU's, and that of BusyBox, which is the command's.
+#: Exit codes of `timeout` after that time: GNU's, and BusyBox's, which is the command's.
 _TOO_LATE = "124 | 143"
 _END = "END_OF_THE_STORAGE_PROGRAM"
-_UNTOLD = "the container could not mount the storage there, and its reason did not arrive; see the job's log"
+_UNTOLD = "the container could not mount the storage there, and its message did not arrive; see the job's log"
 
 
 def check(storage: Json | None, service: str) -> None:
@@ -35,14 +35,14 @@ def check(storage: Json | None, service: str) -> None:
 @dataclass(frozen=True, slots=True)
 class OwnMount:
     """Two parts of shell text: `mount` ends a container that cannot mount the storage, with `EXIT_NOT_MOUNTED` and a
-    sentence; `prelude`, before the trial's command, takes that into its folder there."""
+    sentence; `prelude`, before the trial's command, changes to its folder there."""
 
     mount: str = ""
     prelude: str = ""
 
 
 def explained(report: Observation) -> Observation | None:
-    """The report on a job with a container that could not mount the storage; None: it ended for another reason."""
+    """The report on a job whose container could not mount the storage; None: it ended for another reason."""
     if report.exit_code != EXIT_NOT_MOUNTED or report.state is not JobState.FAILED:
         return None
     told = of_storage(report)
@@ -50,14 +50,14 @@ def explained(report: Observation) -> Observation | None:
 
 
 async def prepared(shared: SharedFolder, spec: JobSpec, otherwise: str) -> OwnMount:
-    """What the container of a job does, once the trial's folder is on the storage. `otherwise`: what users do with
+    """The shell text of a job's container, after creating the trial's folder on the storage. `otherwise`: advice for
     jobs that cannot mount it. Raises PlatformUnavailable and SubmitRejected."""
     await shared.place(spec)
     program = shared.program_elsewhere("use", await shared.ready(), otherwise)
     there = shared.there(shared.remote_point)
     named = shared.environment(spec.name, there).items()
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in named)
-    away = f"{shared.remote_point} gives no answer within {_PATIENCE_S} s; see whether the storage's server is away"
+    away = f"{shared.remote_point} gives no answer within {_PATIENCE_S} s; check the storage's server"
     said = f"case $? in {_TOO_LATE}) echo {shlex.quote(f'{NOT_THERE} {away}; {otherwise}')} >&2 ;; esac"
     run = f"timeout {_PATIENCE_S} python3 -I -W ignore - <<'{_END}' || {{ {said}; exit {EXIT_NOT_MOUNTED}; }}"
     mount = f"{run}\n{program}\n{_END}\nunset {KEY_VARIABLE}\n"

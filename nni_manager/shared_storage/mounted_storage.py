@@ -1,24 +1,23 @@
-"""Storage that this machine and the jobs' containers both mount, each at a place of its own.
+"""Storage that this machine and the jobs' containers both mount, each at its own path.
 
-Below both mount points lies, per experiment::
+Structure below both mount points, per experiment::
 
-    FOLDER/.nni-storage.SERVICE  a mark: a container without it has mounted something else
+    FOLDER/.nni-storage.SERVICE  marker file: a container without it has mounted other storage
     FOLDER/runner-HASH.pyz       the trial runner
-    FOLDER/code-HASH.tar.gz      the packed code directory; each put there once
+    FOLDER/code-HASH.tar.gz      the packed code directory; both written once
     FOLDER/TRIAL-checkpoint/     the checkpoints of a trial, for all its attempts
     FOLDER/ATTEMPT/              the runner's folder: `parameter.cfg`, `run.sh`, code, results, logs
 
 FOLDER is ``EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
-`start_command` is what a platform has the container do: it looks for the mark, and runs `run.sh`. No part of it is the
-user's text, so no quoting of a platform changes it; that stands in `run.sh`. No secret is on the storage: the adapter
-puts the runner's token into the container's environment in its own way.
+`start_command` is the container's command: it checks the marker file, and runs `run.sh`. It contains none of the user's
+text, which is in `run.sh`, so no quoting of a platform changes that. No secret is on the storage: the adapter passes
+the runner's token in the container's environment.
 
-Other users may write to the storage: the experiment's folder is ours, and others pass through it without seeing names,
-unless its mode is another one; an attempt's folder is open to the container, as its user is unknown, with the
-sticky bit.
+Other users may write to the storage. The experiment's folder is ours, and others can pass through it but not list it,
+unless its mode differs. An attempt's folder is writable for the container, whose user is unknown, with the sticky bit.
 
-What trials leave stays here for their user; `shared_storage.pull` reads it.
+Files of trials stay here for their user; `shared_storage.pull` reads them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from trial_runner import protocol
 from trial_runner.wire import removal
 
 START_FILE = "run.sh"
-#: Seconds that a container waits for the mark: what was written here a moment ago may not be seen there yet.
+#: Seconds that a container waits for the marker file: a new file may not be visible there yet.
 _PATIENCE_S = 15
 
 T = TypeVar("T")
@@ -55,11 +54,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFolder:
-    """An attempt's folder, as this machine sees it and as the container does."""
+    """An attempt's folder: its paths on this machine and in the container."""
 
     here: Path
     there: str
-    #: SHA-256 of its `run.sh`, in hex, which its container checks; empty: it was not put there now.
+    #: SHA-256 of its `run.sh`, in hex, which its container checks; empty: not written now.
     script_sha256: str = ""
 
 
@@ -72,10 +71,10 @@ class _Shared:
 
 
 class MountedStorage:
-    """The mounted storage of one experiment and service. `here`: where it is mounted on this machine; `there`: in
+    """The mounted storage of one experiment and service. `here`: its mount point on this machine; `there`: in
     containers, absolute; `folder`: the experiment's below both; `mode`: of that; `service`: its name.
 
-    Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
+    Methods raise PlatformUnavailable if the storage is not usable now; nothing was submitted then.
     """
 
     def __init__(self, here: Path, there: str, folder: str, mode: int, service: str) -> None:
@@ -84,7 +83,7 @@ class MountedStorage:
         self._mount_point, self._there_point = here, there
         self._folder, self._mode = folder, mode
         self._mark = ServiceMark(self.here, service)
-        #: The text of the mark; empty: it was not put there yet.
+        #: Content of the marker file; empty: not written yet.
         self._token = ""
         self._runner = _Shared(name="", sha256="")
         self._code: dict[Path, _Shared] = {}
@@ -92,7 +91,7 @@ class MountedStorage:
 
     @classmethod
     def of(cls, host: Host, here: Path, there: str, mode: object) -> Self:
-        """The storage of a service's jobs, in the experiment's own folder. `mode`: as the section has it."""
+        """The storage of a service's jobs, in the experiment's own folder. `mode`: from the section."""
         folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
         return cls(here, there, folder, folder_mode(mode), host.service)
 
@@ -102,16 +101,16 @@ class MountedStorage:
         return AttemptFolder(here=self.here / name, there=f"{self.there}/{name}")
 
     def code_archive(self, code: Path) -> str:
-        """The path of the packed code in containers, after `put`; `code`: where it is packed here."""
+        """The path of the packed code in containers, after `put`; `code`: its path here."""
         return f"{self.there}/code-{code.name}"
 
     async def put(
         self, spec: JobSpec, variables: Mapping[str, str], code: Callable[[], Awaitable[Path]], before: str = ""
     ) -> AttemptFolder:
-        """Puts everything that the attempt's container needs on the storage; repeatable.
+        """Writes everything that the attempt's container needs to the storage; repeatable.
 
-        `variables`: what its runner sees, no secrets. `code`: `Host.code`. `before`: lines of shell text that the
-        container runs before the runner. Raises SubmitRejected, too.
+        `variables`: of its runner, no secrets. `code`: `Host.code`. `before`: lines of shell text that the container
+        runs before the runner. Also raises SubmitRejected.
         """
         archive = await storage_folders.packed(code)
         async with self._putting:
@@ -119,10 +118,10 @@ class MountedStorage:
         return await self._in_thread(lambda: self._put_attempt(spec, variables, self._code[archive], before))
 
     def start_command(self, folder: AttemptFolder, replica: str = "") -> str:
-        """The command of a container, one line of shell text, without quotes or templates that a platform might take
-        for its own. `folder`: as `put` answered it. The container runs a copy of `run.sh` that has the right SHA-256.
+        """The command of a container, one line of shell text, without quotes or templates that a platform might change.
+        `folder`: the result of `put`. The container runs a copy of `run.sh` after checking its SHA-256.
 
-        `replica`: empty for the process that reports; else text of which the shell makes the name of one that does not.
+        `replica`: empty for the reporting process; otherwise shell text that evaluates to the name of another one.
         """
         # mount points and ids need no quotes; anything else gets them
         mark, script = shlex.quote(f"{self.there}/{self._mark.name}"), shlex.quote(f"{folder.there}/{START_FILE}")
@@ -133,28 +132,28 @@ class MountedStorage:
         return f"{wait}; {look}; {copy}; {check}; exec sh $s {replica}".rstrip()
 
     def explained(self, report: Observation, fields: tuple[str, str]) -> Observation:
-        """The report on a job, in which a container that sees another storage says so.
+        """The report on a job; explains if its container sees other storage.
 
-        `fields`: those of the config that name the storage here and there.
+        `fields`: config fields of the storage's paths here and there.
         """
         if report.state is not JobState.FAILED or report.exit_code != EXIT_OTHER_STORAGE:
             return report
         message = (
-            f"{fields[1]}: the container finds nothing of ours at {self._there_point}, so it is not the storage"
+            f"{fields[1]}: the container does not find the marker file at {self._there_point}, so it is not the storage"
             f" that is mounted at {self._mount_point} here; correct it, or {fields[0]}"
         )
         if not self._mode & stat.S_IXOTH:
             message += f"; or its user may not enter the folder, whose mode is {self._mode:04o}: widen that to 0711"
-        return replace(report, message=message)  # of a command that ended so, the runner's word is believed
+        return replace(report, message=message)  # the exit code is the runner's own
 
     async def remove(self) -> None:
-        """Removes the experiment's folder with all that is in it. Raises OSError."""
+        """Removes the experiment's folder and its content. Raises OSError."""
         whole = self._mount_point / self._folder.partition("/")[0]
         await asyncio.to_thread(removal.remove, str(whole))
 
     async def remove_shared(self) -> None:
-        """Removes the files that all attempts use, until one needs them again; those that another service of the
-        experiment uses, too, stay. What trials left is their user's."""
+        """Removes the files that all attempts use, until they are needed again; files that another service of the
+        experiment uses stay. Trials' files belong to the user."""
         async with self._putting:
             self._code.clear()
             await self._in_thread(self._mark.remove)
@@ -218,7 +217,7 @@ class MountedStorage:
 
 
 def variables_of(spec: JobSpec, platform: str) -> dict[str, str]:
-    """The variables of an attempt's runner, without the folders, which `run.sh` knows, and the token."""
+    """The variables of an attempt's runner, without the folders, which `run.sh` sets, and the token."""
     kept = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     return {
         **kept,
@@ -237,7 +236,7 @@ _SCRIPT = f"""\
 folder={{folder}}
 export {protocol.ENV_CHECKPOINT_DIR}={{checkpoint}}
 if ! command -v python3 >/dev/null; then
-    echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
+    echo "This image has no python3. Use an image with Python 3.7 or newer." >&2
     exit {protocol.EXIT_USAGE}
 fi
 if [ -n "$1" ]; then
@@ -253,11 +252,11 @@ if [ ! -d "${protocol.ENV_CODE_DIR}" ]; then
         python3 -I -W ignore -c {{program}} {{archive}} "$folder/.code" {{archive_sha256}} &&
         python3 -I -c {{rename}} "$folder/.code" "${protocol.ENV_CODE_DIR}" || exit {protocol.EXIT_BAD_CODE}
 fi
-# afterwards: what is there by now, nobody else can replace
+# afterwards: existing entries cannot be replaced by other users
 {{claim}} || exit {protocol.EXIT_CANNOT_START}
 {{before}}runner="$(mktemp -d)/runner.pyz" && cp {{runner}} "$runner" || exit {protocol.EXIT_CANNOT_START}
 if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
-    echo {{runner}}: not what the manager put there: its SHA-256 is another one >&2
+    echo {{runner}}: not the one that the manager wrote: its SHA-256 differs >&2
     exit {protocol.EXIT_CANNOT_START}
 fi
 exec python3 "$runner"

@@ -1,11 +1,11 @@
-"""Reading what trial runners leave in a shared folder: their registration, results, logs and end.
+"""Reads the files of trial runners in a shared folder: their registration, results, logs and end.
 
-For clusters that cannot reach the trial listener. No notice of another machine's writes comes through a mounted
-folder, so it is polled: often while files change, ever more rarely while they do not. Everything goes to the `Host`
-with offsets, so that a repeat is harmless; nothing is decided here.
+For clusters that cannot reach the trial listener. A mounted folder does not notify about another machine's writes, so
+it is polled: often while files change, and ever more rarely otherwise. Everything goes to the `Host` with offsets, so
+repeats are harmless; nothing is decided here.
 
-Storage lags: a folder, a file or its last bytes may be seen a minute after `exit.json` is, which was written last. So
-the end is reported with the sizes that `exit.json` names, and files are read until they have these sizes or the job is
+Storage lags: a folder, a file or its last bytes may become visible a minute after `exit.json`, which was written last.
+So the end is reported with the sizes in `exit.json`, and files are read until they reach these sizes or the job is
 forgotten; the scheduler decides how long a trial waits for that.
 """
 
@@ -29,15 +29,14 @@ from trial_runner.wire.outbox_files import Present
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at an attempt in which something happens, and at one in which nothing does; of one that
-#: has ended, something is still missing.
+#: Seconds between two reads of an attempt: while files change, and at most; and after its end, while data is missing.
 SHORTEST_WAIT_S = 0.5
 LONGEST_WAIT_S = 10.0
 _LONGEST_WAIT_AFTER_END_S = 2.0
 _GROWTH = 1.5
-#: Stretches of results taken in one look at an attempt, so that the others have their turn.
+#: Maximum number of chunks of results per read of an attempt, so that the others get their turn.
 _MOST_STRETCHES = 16
-#: Seconds for which a runner's word about the end is kept back because its logs are not all there.
+#: Seconds for which a runner's report of the end is held back because its logs are incomplete.
 LOG_PATIENCE_S = 10.0
 
 
@@ -45,25 +44,25 @@ LOG_PATIENCE_S = 10.0
 class _PulledJob:
     job_name: str
     folder: Path
-    #: The folder to which its logs are copied.
+    #: The folder for copies of its logs.
     logs: Path
     next_at: float
     wait_s: float = SHORTEST_WAIT_S
-    #: Bytes stored of each outbox; None: to be asked for.
+    #: Number of stored bytes of each outbox; None: not queried yet.
     offsets: dict[str, int] | None = None
     is_registered: bool = False
-    #: Id of the container that registered last; empty for one that has none.
+    #: Id of the container that registered last; empty: it has none.
     container: str = ""
-    #: When its runner's report of the end was first seen.
+    #: Time when its runner's report of the end was first seen.
     end_seen_at: float | None = None
     #: Whether that report was passed on.
     is_end_reported: bool = False
-    #: The platform says that the job has ended: its end does not wait for the rest then.
+    #: The platform reports that the job has ended, so its end does not wait for the rest.
     give_up_at: float | None = None
     has_given_up: bool = False
-    #: Zeros where a log goes on are waited for until then; None: there are none.
+    #: Time until which zeros at a log's offset are waited for; None: there are none.
     hole_until: float | None = None
-    #: Nothing more is read.
+    #: Reading has ended.
     is_over: bool = False
     trouble: str = ""
 
@@ -77,17 +76,17 @@ class Pull:
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, folder: Path, logs: Path) -> None:
-        """Reads the attempt's `folder` from now on, and copies its logs to the folder `logs`. Idempotent."""
+        """Starts reading the attempt's `folder`, and copying its logs to the folder `logs`. Idempotent."""
         if job_name not in self._attempts:
             now = asyncio.get_running_loop().time()
             self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now)
             self._news.set()
 
     def finish(self, job_name: str, patience_s: float) -> None:
-        """Notes that the platform says that the job has ended: what is there is read now.
+        """Notes that the platform reports the job's end: its files are read now.
 
-        `is_over` is True when that is done, or `patience_s` have passed; `Host.wake` tells when. What becomes visible
-        later is taken all the same, until the job is forgotten. Quiet for a job that is not followed.
+        `is_over` is True when that is done, or `patience_s` have passed; `Host.wake` reports it. Data that becomes
+        visible later is still read, until the job is forgotten. Ignores a job that is not followed.
         """
         attempt = self._attempts.get(job_name)
         if attempt is not None and attempt.give_up_at is None and not attempt.is_over:
@@ -96,12 +95,12 @@ class Pull:
             self._news.set()
 
     def is_over(self, job_name: str) -> bool:
-        """Whether everything of a job was taken, or was waited for in vain; True for a job that is not followed."""
+        """Whether a job's data was read, or the wait for it has ended; True for a job that is not followed."""
         attempt = self._attempts.get(job_name)
         return attempt is None or attempt.is_over or attempt.has_given_up
 
     def forget(self, job_name: str) -> None:
-        """Stops reading a job's folder. Quiet for a job that is not followed."""
+        """Stops reading a job's folder. Ignores a job that is not followed."""
         self._attempts.pop(job_name, None)
 
     def has_started(self, job_name: str) -> bool:
@@ -110,13 +109,13 @@ class Pull:
         return attempt is not None and attempt.is_registered
 
     async def run(self) -> None:
-        """Looks at the attempts again and again. Ends only by cancellation."""
+        """Reads the attempts repeatedly. Ends only by cancellation."""
         while True:
             await self.look()
             await self._wait()
 
     async def look(self) -> None:
-        """Reads, once, the folders of all attempts that are due."""
+        """Reads the folders of all due attempts once."""
         now = asyncio.get_running_loop().time()
         for attempt in [one for one in self._attempts.values() if not one.is_over and one.next_at <= now]:
             await self._look_at(attempt)
@@ -133,7 +132,7 @@ class Pull:
             attempt.trouble = ""
         except (NniManagerError, OSError) as error:
             self._complain(attempt, error)
-        except Exception as error:  # what one trial leaves must cost no other its results
+        except Exception as error:  # one trial's files must not affect the results of others
             self._complain(attempt, error, is_ours=True)
         self._plan_next(attempt, stretches, has_news)
 
@@ -154,7 +153,7 @@ class Pull:
     def _complain(self, attempt: _PulledJob, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != attempt.trouble:
             log.warning(
-                "what job %s left in %s cannot be taken now: %s",
+                "files of job %s in %s cannot be read now: %s",
                 attempt.job_name,
                 attempt.folder,
                 error,
@@ -163,15 +162,15 @@ class Pull:
         attempt.trouble = repr(error)
 
     async def _read(self, attempt: _PulledJob) -> tuple[int, bool]:
-        """Reads what is new of an attempt; answers the stretches of results taken, and whether anything was new."""
-        end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first: it was written last
+        """Reads new data of an attempt; returns the number of chunks of results, and whether anything was new."""
+        end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first, as it was written last
         if not await self._register(attempt):
-            if end is not None and not end.was_started:  # the command was never started: nothing else will come
+            if end is not None and not end.was_started:  # the command never started: nothing else will come
                 await self._tell_end(attempt, end)
                 self._close(attempt)
             return 0, False
         if end is not None and end.container not in ("", attempt.container):
-            end = None  # of a container that is gone
+            end = None  # of an earlier container
         stretches, trouble = await self._take_results(attempt, end)
         copied = await self._copy_logs(attempt)
         if end is not None and stretches < _MOST_STRETCHES:
@@ -181,7 +180,7 @@ class Pull:
         return stretches, bool(stretches or copied)
 
     async def _register(self, attempt: _PulledJob) -> bool:
-        """Passes a new registration on; returns whether results of the runner are accepted."""
+        """Passes on a new registration; returns whether results of the runner are accepted."""
         registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
         if registration is None or (attempt.is_registered and registration.container == attempt.container):
             return attempt.is_registered
@@ -196,7 +195,7 @@ class Pull:
         except VersionRefused:
             self._close(attempt)
             return False
-        except AttemptDecided:  # storage shows what was there before
+        except AttemptDecided:  # storage shows an earlier state
             return attempt.is_registered
         attempt.is_registered, attempt.container = True, registration.container
         attempt.offsets, attempt.end_seen_at, attempt.is_end_reported = None, None, False
@@ -204,8 +203,8 @@ class Pull:
         return True
 
     async def _take_results(self, attempt: _PulledJob, end: End | None) -> tuple[int, OSError | None]:
-        """Hands results over; answers the number of stretches, at most `_MOST_STRETCHES`, and the error of an outbox
-        that cannot be read, which costs no other."""
+        """Delivers results; returns the number of chunks, at most `_MOST_STRETCHES`, and the error of an unreadable
+        outbox, which does not affect others."""
         if attempt.offsets is None:
             attempt.offsets = dict(await self._host.stored(attempt.job_name))
         count, trouble, offsets = 0, None, attempt.offsets
@@ -226,9 +225,9 @@ class Pull:
     async def _take_stretch(
         self, attempt: _PulledJob, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
     ) -> bool:
-        """Hands over the next stretch of an outbox; answers whether there was one.
+        """Delivers the next chunk of an outbox; returns whether there was one.
 
-        `is_last`: the outbox is complete; `size`: its size in bytes then, if known.
+        `is_last`: the outbox is complete; `size`: its final size in bytes, if known.
         """
         stretch = await asyncio.to_thread(
             runner_folder.next_outbox_stretch,
@@ -245,8 +244,8 @@ class Pull:
             attempt.job_name, outbox, stretch.start, stretch.end, stretch.lines, container=attempt.container
         )
         if delivery.resend:
-            attempt.offsets = None  # we know less than the store does: it is asked at the next look
-            raise OSError(f"what {outbox} holds before byte {stretch.start} is not stored")
+            attempt.offsets = None  # the store knows more: it is queried at the next read
+            raise OSError(f"bytes of {outbox} before {stretch.start} are not stored")
         offsets[outbox] = stretch.end
         return True
 
@@ -263,7 +262,7 @@ class Pull:
             offsets[name] = size
 
     async def _copy_logs(self, attempt: _PulledJob) -> int:
-        """Copies what is new of the logs; answers how many bytes that was. Zeros count as printed after a while."""
+        """Copies new parts of the logs; returns the number of bytes. Zeros count as printed after a while."""
         patience_is_over = _is_past(attempt.hole_until)
         copied = await asyncio.to_thread(
             runner_folder.copy_logs,
@@ -279,7 +278,7 @@ class Pull:
         return copied.size
 
     async def _take_end(self, attempt: _PulledJob, end: End) -> None:
-        """Tells the runner's word about the end; the attempt is over when everything that it speaks of is here."""
+        """Reports the end from the runner; the attempt is over when all data that it refers to is here."""
         now = asyncio.get_running_loop().time()
         if attempt.end_seen_at is None:
             attempt.end_seen_at = now
@@ -301,7 +300,7 @@ class Pull:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(stderr_end.read, str(attempt.folder))
         missing = (missing_logs or {}).items()
         some = ", ".join(f"{copied} of {size} bytes of {name}" for name, (copied, size) in missing)
-        logs = f"its logs are not complete: {some} could be read in time" if some else ""
+        logs = f"its logs are incomplete: only {some} could be read in time" if some else ""
         word = {
             "exitCode": end.exit_code,
             "signal": end.signal,
@@ -322,5 +321,5 @@ class Pull:
 
 
 def _is_past(moment: float | None) -> bool:
-    """Whether the moment has come, by the loop's clock; False for none."""
+    """Whether the time has come, by the loop's clock; False for None."""
     return moment is not None and asyncio.get_running_loop().time() >= moment

@@ -1,7 +1,6 @@
-"""The files that a trial runner leaves in its folder: registration, outboxes, end of its command, logs. Blocks; for
-threads.
+"""The files of a trial runner in its folder: registration, outboxes, end of its command, logs. Blocks; for threads.
 
-The folder is on storage of others: what is in it may be half written, wrong, huge or a link.
+The folder is on storage of others: its files may be incomplete, invalid, huge or links.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from trial_runner.wire.outbox_files import HOLE, Records, file_name, is_outbox, 
 log = logging.getLogger(__name__)
 
 _COPY_BYTES = 1024 * 1024
-#: No file has as many.
+#: An impossible file size.
 _MOST_BYTES = 2**53
-#: Bytes of `runner.json` and `exit.json` that are read: each names up to `protocol.MOST_OUTBOXES` outboxes.
+#: Maximum size of `runner.json` and `exit.json`, which name up to `protocol.MOST_OUTBOXES` outboxes.
 _REPORT_BYTES = 1024 * 1024
-#: Characters of a runner's sentence that are taken.
+#: Maximum length of a runner's sentence.
 _MOST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    #: None: not given, or not legible.
+    #: None: missing or unreadable.
     version: str | None
     #: Id of its container; empty: it has none.
     container: str
-    #: Bytes of each outbox that it found when it started; None: it does not say.
+    #: Size of each outbox at its start in bytes; None: not given.
     outboxes: Mapping[str, int] | None
 
 
@@ -56,10 +55,10 @@ class End:
     was_started: bool
     #: Id of the container that wrote it; empty: it has none.
     container: str
-    #: Bytes of each outbox and log that there are to be read; None: it does not say.
+    #: Size of each outbox and log in bytes; None: not given.
     outboxes: Mapping[str, int] | None
     logs: Mapping[str, int]
-    #: What was missing of its outboxes; empty: nothing, or it does not say.
+    #: Missing parts of its outboxes; empty: nothing, or not given.
     gone: str
 
     def lacks_read(self, offsets: Mapping[str, int]) -> bool:
@@ -73,7 +72,7 @@ class End:
 
 
 def read_registration(folder: Path) -> Registration | None:
-    """The registration that the runner wrote; None while there is none that can be read. Raises OSError."""
+    """The registration that the runner wrote; None: none is readable yet. Raises OSError."""
     report = _read_report(folder, protocol.RUNNER_FILE)
     if report is None:
         return None
@@ -83,7 +82,7 @@ def read_registration(folder: Path) -> Registration | None:
 
 
 def read_end(folder: Path) -> End | None:
-    """The runner's report of the end; None while there is none that can be read. Raises OSError."""
+    """The runner's report of the end; None: none is readable yet. Raises OSError."""
     report = _read_report(folder, protocol.EXIT_FILE)
     if report is None:
         return None
@@ -99,7 +98,7 @@ def read_end(folder: Path) -> End | None:
         ended_ms=_number(report.get("ended_ms")),
         was_started=report.get("pid") != 0,
         container=_container(report),
-        # any other file is never read, and so never waited for
+        # other files are never read, and so never waited for
         outboxes=sizes and {name: size for name, size in sizes.items() if is_outbox(name)},
         logs=_sizes(report.get("logs")) or {},
         gone=_sentence(report.get("gone")),
@@ -111,7 +110,7 @@ def _sentence(told: object) -> str:
 
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Logs of which less was copied than there is, each with the bytes copied and the bytes that there are."""
+    """Incompletely copied logs, each with the number of copied bytes and its size."""
     have = {name: _come(target, name) for name in protocol.LOG_FILES}
     return {name: (size, sizes[name]) for name, size in have.items() if size < sizes.get(name, 0)}
 
@@ -123,18 +122,18 @@ def _come(target: Path, name: str) -> int:
 
 
 class CopiedLogs(NamedTuple):
-    """The result of one copying of logs."""
+    """The result of copying logs once."""
 
-    #: How many bytes were copied.
+    #: Number of copied bytes.
     size: int
-    #: A log has zeros at the place to go on: bytes that are not there yet, or that the command printed.
+    #: A log has zeros at its offset: bytes that have not arrived, or that the command printed.
     has_hole: bool
 
 
 def copy_logs(folder: Path, target: Path, most_bytes: int, *, takes_holes: bool = False) -> CopiedLogs:
-    """Copies what is new of the logs, up to zeros unless `takes_holes`. A log that was not written yet has nothing.
+    """Copies new parts of the logs, up to zeros unless `takes_holes`. A log that does not exist yet is skipped.
 
-    `most_bytes`: of all logs in `target`, as by `kept_logs`. Raises OSError of the target's disk.
+    `most_bytes`: for all logs in `target`, as in `kept_logs`. Raises OSError of the target's disk.
     """
     if folder == target:
         return CopiedLogs(0, False)
@@ -157,7 +156,7 @@ def _copy(source: str, target: str, name: str, most_bytes: int, takes_holes: boo
 
 
 def _read_report(folder: Path, name: str) -> Mapping[str, Any] | None:
-    """The JSON object in a runner's file; None while there is none. Raises OSError."""
+    """The JSON object in a runner's file; None: there is none yet. Raises OSError."""
     try:
         report = json.loads(foreign_files.read(str(folder), name, 0, _REPORT_BYTES))
     except FileNotFoundError:
@@ -171,7 +170,7 @@ def _read_report(folder: Path, name: str) -> Mapping[str, Any] | None:
 
 
 def _complain(path: Path) -> None:
-    log.warning("%s is not what a trial runner writes; it is passed over", path)
+    log.warning("%s is not in the format of a trial runner; ignoring it", path)
 
 
 def _container(report: Mapping[str, Any]) -> str:
@@ -180,7 +179,7 @@ def _container(report: Mapping[str, Any]) -> str:
 
 
 def _sizes(told: object) -> dict[str, int] | None:
-    """The numbers of bytes by name; None where the runner wrote something else."""
+    """The sizes by name; None if the runner wrote something else."""
     if not isinstance(told, dict):
         return None
     sizes = {name: _number(size) for name, size in told.items()}
@@ -195,16 +194,16 @@ def _read_if_there(folder: str, name: str, offset: int) -> bytes:
     try:
         return foreign_files.read(folder, name, offset, _COPY_BYTES)
     except OSError:
-        return b""  # it is looked for again
+        return b""  # it is tried again
 
 
-#: Bytes read at once; more only for a single record that is longer.
+#: Bytes per read; more only for a single longer record.
 _OUTBOX_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxLines:
-    """Records between two byte offsets of an outbox; what is no record between them is left out."""
+    """Records between two byte offsets of an outbox; bytes in between that are not records are left out."""
 
     start: int
     end: int
@@ -216,16 +215,16 @@ def next_outbox_stretch(
 ) -> OutboxLines | None:
     """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
-    `is_ended`: the outbox is complete; `size`: its size in bytes then. As storage may show less for a while, a rest at
-    the end is given up as no record only when that many bytes are there. `takes_holes`: zeros, which stand for bytes
-    that are not there yet, are taken as they are.
+    `is_ended`: the outbox is complete; `size`: its final size in bytes. As storage may show less for a while, an
+    incomplete record at the end is given up only when that many bytes are there. `takes_holes`: zeros, which stand for
+    bytes that have not arrived, are read as they are.
     """
     with Descriptor(foreign_files.open_file(str(folder), file_name(outbox))) as file:
         is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
         is_whole = is_whole and (takes_holes or HOLE not in os.pread(file, _OUTBOX_BYTES, start))
         records = read_records(file, outbox, start, is_whole, _OUTBOX_BYTES)
         if is_whole and size is not None and not records.length:
-            rest = os.pread(file, _OUTBOX_BYTES, start)  # it is no record, and is named as such
+            rest = os.pread(file, _OUTBOX_BYTES, start)  # not a record, and reported as such
             records = Records([rest.decode(errors="replace")] if rest else [], len(rest), len(rest))
     if not records.length:
         return None

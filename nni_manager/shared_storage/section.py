@@ -1,4 +1,4 @@
-"""The fields of the section `sharedStorage`: a folder that manager and trials mount, as NNI has it."""
+"""The fields of the section `sharedStorage`: a folder that manager and trials mount, as in NNI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Mounted = Literal["usermount", "nnimount", "nomount"]
 
 
 class SharedStorage(Part):
-    """The fields that both kinds of shared storage have."""
+    """The fields of both kinds of shared storage."""
 
     local_mount_point: str = marked(
         "Mount point on the manager's machine, for the manager and trials of `local`; outside the code directory.",

@@ -1,8 +1,8 @@
-"""The files that all services of an experiment share in its folder on storage, and the mark of each service there.
+"""The files that all services of an experiment share in its folder on storage, and the marker file of each service.
 
-By its mark a machine or container knows that it has mounted the same storage. While the mark is there, the service uses
-the shared files; the last service that leaves removes them. Each has a mark of its own, as jobs that are queued know
-the text of theirs, and services of one folder put and remove one after the other.
+The marker file proves to a machine or container that it has mounted the same storage. While it exists, the service uses
+the shared files; the last service that leaves removes them. Each service has its own, as queued jobs know the content
+of theirs. Services of one folder write and remove files one after the other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SHARED = ("runner-*.pyz", "code-*.tar.gz")
 
 
 class ServiceMark:
-    """The mark of a service. `folder`: the experiment's. Methods block, and raise OSError."""
+    """The marker file of a service. `folder`: the experiment's. Methods block, and raise OSError."""
 
     def __init__(self, folder: Path, service: str) -> None:
         self.name = f"{_MARK}{service}"
@@ -31,9 +31,9 @@ class ServiceMark:
 
     @contextmanager
     def put(self) -> Iterator[str]:
-        """A context with the text of the mark, in which shared files may be written.
+        """A context with the content of the marker file, in which shared files may be written.
 
-        The mark is there first, and no other service of this process removes shared files meanwhile.
+        The marker file is written first, and no other service of this process removes shared files meanwhile.
         """
         path = self._folder / self.name
         with _alone_in(self._folder):
@@ -41,7 +41,7 @@ class ServiceMark:
             yield path.read_text(encoding="ascii").strip()
 
     def remove(self) -> None:
-        """Removes the mark, and the shared files unless another service has a mark. Quiet without the folder."""
+        """Removes the marker file, and the shared files unless another service has one. Ignores a missing folder."""
         with suppress(FileNotFoundError), _alone_in(self._folder):
             (self._folder / self.name).unlink(missing_ok=True)
             if not any(self._folder.glob(f"{_MARK}*")):
@@ -49,7 +49,7 @@ class ServiceMark:
                     path.unlink(missing_ok=True)
 
 
-#: A lock for each folder that is worked in now, by device and inode: services may have it at several mount points.
+#: A lock for each folder in use, by device and inode: services may have it at several mount points.
 _locks: WeakValueDictionary[tuple[int, int], threading.Lock] = WeakValueDictionary()
 _finding = threading.Lock()
 
@@ -64,15 +64,15 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def write_once(path: Path, write: Callable[[Path], object], sha256: str = "") -> None:
-    """Writes a file whole or not at all; what is there stays, as a job may be reading it, unless it has another SHA-256
-    than the one given. Raises OSError."""
+    """Writes a file atomically. An existing file stays, as a job may be reading it, unless its SHA-256 differs from the
+    one given. Raises OSError."""
     if storage_folders.has_sha256(path, sha256) if sha256 else path.exists():
         return
     write_whole(path, write)
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Writes a file whole or not at all, in place of one that is there. Raises OSError."""
+    """Writes a file atomically, replacing an existing one. Raises OSError."""
     draft = path.with_name(f".{secrets.token_hex(4)}.tmp")
     try:
         write(draft)

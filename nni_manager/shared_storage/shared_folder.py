@@ -1,21 +1,21 @@
-"""An experiment's folder on shared storage (`sharedStorage`), for one of its services whose jobs work there.
+"""An experiment's folder on shared storage (`sharedStorage`), for a service whose jobs work there.
 
-Below the mount point lies, as in NNI::
+Structure below the mount point, as in NNI::
 
-    FOLDER/.nni-storage.SERVICE   a mark: a machine without it has mounted something else
-    FOLDER/code-HASH.tar.gz       the packed code directory, put there once
+    FOLDER/.nni-storage.SERVICE   marker file: a machine without it has mounted other storage
+    FOLDER/code-HASH.tar.gz       the packed code directory, written once
     FOLDER/trials/ATTEMPT/        `parameter.cfg`; `code`, where the trial works; `nnioutput`, its NNI_OUTPUT_DIR;
                                   `stdout` and `stderr` once it has ended
     FOLDER/trials/TRIAL-checkpoint/  the checkpoints of a trial, for all its attempts
 
 FOLDER is ``nni/EXPERIMENT-KEY/KEY``, see `storage_folders.experiment_folder`.
 
-The files by which keepers follow a job (its outbox, its output while it runs) stay on the job's machine: storage
-that hangs delays the trials on it and nothing else. Trials' files here belong to their user: they are never removed.
+The files with which keepers follow a job (its outbox, its output while it runs) stay on the job's machine: hanging
+storage delays only the trials on it. Trials' files belong to their user, and are never removed.
 
-Other users may write to the storage. `nni` is open to all with the sticky bit; the folders below it are private, unless
-`mode` lets others pass through without seeing names. An attempt's folder is open, sticky too: its trial may run as
-another user elsewhere.
+Other users may write to the storage. `nni` is writable for all, with the sticky bit. The folders below it are private,
+unless `mode` lets others pass through without listing them. An attempt's folder is writable for all, also with the
+sticky bit: its trial may run as another user elsewhere.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ log = logging.getLogger(__name__)
 KINDS = frozenset({"NFS", "AzureBlob"})
 OUTPUT_FOLDER = "nnioutput"
 _ROOT = "nni"
-#: Seconds for which a mount that was just looked at is believed to be there.
+#: Seconds for which the result of a mount check stays valid.
 _BELIEVED_S = 10.0
 _PIECE_BYTES = 1024 * 1024
-#: Most bytes of each log; what is longer ends there.
+#: Maximum size of each log; longer ones are truncated.
 _MOST_LOG_BYTES = 64 * 1024 * 1024
 _COLLECT_S = 15.0
 
 T = TypeVar("T")
-#: (name, offset, limit) → what there is of a file in the attempt's folder.
+#: (name, offset, limit) → part of a file in the attempt's folder.
 Read = Callable[[str, int, int], Awaitable[bytes]]
 
 
 class SharedFolder:
     """An experiment's folder on shared storage, for one service.
 
-    Methods raise PlatformUnavailable when the storage cannot be used now; nothing was submitted then.
+    Methods raise PlatformUnavailable if the storage is not usable now; nothing was submitted then.
     """
 
     def __init__(self, host: Host, *, in_containers: bool = False) -> None:
-        """`in_containers`: trials run as users that are unknown here."""
+        """`in_containers`: trials run as unknown users."""
         self._host = host
         self._in_containers = in_containers
         self._point = Path(str(self.section["localMountPoint"]))
@@ -81,14 +81,14 @@ class SharedFolder:
         self._folder = storage_folders.experiment_folder(host.experiment_id, host.storage_key)
         #: The experiment's folder, below the mount point.
         self._name = f"{_ROOT}/{self._folder}"
-        #: The experiment's folder, as this machine sees it.
+        #: The experiment's folder on this machine.
         self.here = self._point / self._name
         self._mark = ServiceMark(self.here, host.service)
         self._readying = asyncio.Lock()
         self._believed_until_s = float("-inf")
-        #: Mark and code are there, as far as was looked.
+        #: Marker file and code exist, as of the last check.
         self._is_put = False
-        #: Name of the packed code in that folder; empty: it was not put there yet.
+        #: Name of the packed code in that folder; empty: not written yet.
         self.archive = ""
         self._sha256 = ""
         self._token = ""
@@ -101,12 +101,12 @@ class SharedFolder:
     @property
     def section(self) -> Json:
         found = self._host.shared_storage()
-        assert found is not None, "an experiment that has shared storage keeps it"
+        assert found is not None, "shared storage cannot be removed from an experiment"
         return found
 
     @property
     def remote_point(self) -> str:
-        """The place where trials elsewhere find the storage, as it is written in the config."""
+        """The mount point of the storage for trials elsewhere, as in the config."""
         return str(self.section["remoteMountPoint"])
 
     # Before the first trial
@@ -119,7 +119,7 @@ class SharedFolder:
 
     @asynccontextmanager
     async def probe(self) -> AsyncIterator[Mark | None]:
-        """A mark for the moment, to be looked for elsewhere; None where the storage is not mounted here yet."""
+        """A temporary marker file, to be checked elsewhere; None: the storage is not mounted here yet."""
         mark = None
         with suppress(PlatformUnavailable):
             if (await ask_here(self._program_here("look"))).is_ready:
@@ -134,15 +134,15 @@ class SharedFolder:
                 await asyncio.to_thread(path.unlink, missing_ok=True)
 
     def program_elsewhere(self, action: str, mark: Mark | None = None, otherwise: str = "") -> str:
-        """The program that is asked about the storage where trials run. `otherwise`: as `shared_mount.program`."""
+        """The program that checks the storage where trials run. `otherwise`: as in `shared_mount.program`."""
         return program(action, self.section, self.remote_point, user=self._user, mark=mark, otherwise=otherwise)
 
     # For trials
 
     async def ready(self, *, now: bool = False) -> Mark:
-        """The mark of the storage, once it is mounted here and has mark and code.
+        """The marker file, once the storage is mounted here and has marker file and code.
 
-        `now`: looked at anew. Raises SubmitRejected, too.
+        `now`: check again. Also raises SubmitRejected.
         """
         archive = await storage_folders.packed(self._host.code)
         async with self._readying:
@@ -154,29 +154,29 @@ class SharedFolder:
         return Mark(file=f"{self._name}/{self._mark.name}", text=self._token)
 
     async def place(self, spec: JobSpec) -> None:
-        """Makes the attempt's folder; repeatable. Raises SubmitRejected, too."""
+        """Creates the attempt's folder; repeatable. Also raises SubmitRejected."""
         await self.ready()
         await self._in_thread(lambda: self._put_attempt(spec))
 
     def there(self, point: str) -> str:
-        """The experiment's folder, where the storage is mounted at `point`."""
+        """The experiment's folder, if the storage is mounted at `point`."""
         return f"{point.rstrip('/')}/{self._name}"
 
     def command(self, spec: JobSpec, there: str, python: str) -> str:
-        """The trial's shell text: it looks for the mark, unpacks the code and runs the trial.
+        """The trial's shell text: it checks the marker file, unpacks the code and runs the trial.
 
         `python`: the command that runs a Python there.
         """
         return f"{self.prelude(spec, there, python)}{spec.command}"
 
     def prelude(self, spec: JobSpec, there: str, python: str) -> str:
-        """The lines of `command` before the trial's own."""
+        """The lines before the trial's own in `command`."""
         trial = f"{there}/trials/{attempt_directory_of(spec.name)}"
         code = shlex.quote(f"{trial}/{protocol.CODE_FOLDER}")
-        words = shlex.quote(f"{NOT_THERE} {there} is not what the manager has at {self.here}; see what is mounted")
+        words = shlex.quote(f"{NOT_THERE} {there} is not what the manager has at {self.here}; check what is mounted")
         failure = shlex.quote(
-            f"{NOT_THERE} {self.archive} is not as the manager put it there, or cannot be unpacked into {trial};"
-            " see rights and room there"
+            f"{NOT_THERE} {self.archive} was changed, or cannot be unpacked into {trial};"
+            " check permissions and free space there"
         )
         claim = claim_command(shlex.quote(python), shlex.quote(trial), OUTPUT_FOLDER, f"{NOT_THERE} ")
         unpack = unpack_command(python, f"{there}/{self.archive}", f"{trial}/{protocol.CODE_FOLDER}", self._sha256)
@@ -189,7 +189,7 @@ class SharedFolder:
         )
 
     def environment(self, job_name: str, there: str) -> Mapping[str, str]:
-        """The variables that name the trial's folders on the storage."""
+        """The variables with the trial's folders on the storage."""
         trial = f"{there}/trials/{attempt_directory_of(job_name)}"
         return {
             protocol.ENV_CODE_DIR: f"{trial}/{protocol.CODE_FOLDER}",
@@ -198,9 +198,9 @@ class SharedFolder:
         }
 
     def explained(self, report: Observation, field: str = LOCAL_FIELD) -> Observation:
-        """The report on a trial; where it did not find the storage it never began, and is tried again.
+        """The report on a trial. If it did not find the storage, it never started, and is tried again.
 
-        The storage is looked at anew then.
+        The storage is then checked again.
         """
         if report.exit_code != EXIT_OTHER_STORAGE or report.state is not JobState.FAILED:
             return report
@@ -216,12 +216,12 @@ class SharedFolder:
     # Afterwards
 
     async def read_log(self, job_name: str, offset: int, limit: int) -> bytes:
-        """A stretch of the SDK's own log, which it writes into NNI_OUTPUT_DIR. Raises NotFound."""
+        """Part of the SDK's own log in NNI_OUTPUT_DIR. Raises NotFound."""
         folder = self.here / "trials" / attempt_directory_of(job_name) / OUTPUT_FOLDER
         return await asyncio.to_thread(read_stretch, folder, protocol.TRIAL_LOG_FILE, offset, limit)
 
     async def collect(self, job_name: str, read: Read) -> None:
-        """Copies the logs that a job printed beside its output; one that cannot be had is left out."""
+        """Copies a job's output to its folder; an unavailable log is skipped."""
         folder = self.here / "trials" / attempt_directory_of(job_name)
         try:
             async with asyncio.timeout(_COLLECT_S):
@@ -230,12 +230,12 @@ class SharedFolder:
                         await self._look()
                 for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
                     await self._copy(read, name, folder / name)
-        except (NniManagerError, OSError) as error:  # a time that is over is an OSError
+        except (NniManagerError, OSError) as error:  # a timeout is an OSError
             self._disbelieve()
-            log.warning("what %s printed is not on the shared storage: %s", job_name, error)
+            log.warning("the output of %s was not copied to the shared storage: %s", job_name, error)
 
     async def leave(self) -> None:
-        """Removes the mark, the code unless another service uses it, and the mount that the manager has made."""
+        """Removes the marker file, the code unless another service uses it, and the manager's own mount."""
         async with self._readying:
             self._disbelieve()
             with suppress(PlatformUnavailable):
@@ -275,14 +275,14 @@ class SharedFolder:
         self._believed_until_s = float("-inf")
 
     async def _look(self) -> None:
-        """Asks whether the storage is mounted, in a process of its own, before a thread touches what may hang."""
+        """Checks in a separate process whether the storage is mounted, before a thread accesses it and may hang."""
         self._is_put = False
         (await ask_here(self._program_here("use"))).require(LOCAL_FIELD)
         self._believed_until_s = asyncio.get_running_loop().time() + _BELIEVED_S
 
     @property
     def _mode(self) -> int:
-        """The mode of that folder; a config of an earlier version has none."""
+        """The mode of that folder; configs of an earlier version have none."""
         asked = int(str(self.section.get("mode", "0700")), 8)
         return asked | storage_folders.PASSAGE if self._in_containers else asked
 
@@ -308,9 +308,9 @@ class SharedFolder:
 
 
 class OnSharedStorage(Platform[ConfigT]):
-    """The base of adapters with trials that may work on the experiment's shared storage."""
+    """The base of adapters whose trials may work on the experiment's shared storage."""
 
-    #: Trials run as users that are unknown here.
+    #: Trials run as unknown users.
     in_containers: ClassVar[bool] = False
 
     def __init__(self, config: ConfigT, host: Host) -> None:
@@ -319,7 +319,7 @@ class OnSharedStorage(Platform[ConfigT]):
 
     @abc.abstractmethod
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        """Reads a file that a job keeps beside the shared storage; as `read_file`."""
+        """Reads a file of a job outside the shared storage; as `read_file`."""
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         if self._shared is not None and name == protocol.TRIAL_LOG_FILE:

@@ -1,7 +1,7 @@
-"""Shared storage as machines mount it: what `trial_runner/shared_storage.py` is asked, here or elsewhere, and answers.
+"""Shared storage as machines mount it: settings and answers of `trial_runner/shared_storage.py`, here or elsewhere.
 
-The storage account's key is in the text of that program, which travels on standard input, or in a variable of a job's
-container: never in an argument, and the answer does not have it.
+The storage account's key is in the text of that program, which is sent on standard input, or in a variable of a job's
+container. It is never an argument, and not part of the answer.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
 
 LOCAL_FIELD, REMOTE_FIELD = "sharedStorage.localMountPoint", "sharedStorage.remoteMountPoint"
-#: Seconds that a machine has for its answer; mounting may take most of it.
+#: Seconds for a machine's answer; mounting may take most of it.
 ANSWER_S = 45.0
-#: Variable of a job's container by which its program gets the storage account's key.
+#: Variable of a job's container with the storage account's key.
 KEY_VARIABLE = "NNI_STORAGE_KEY"
-#: State → what users do about it in a job, which can neither type a command nor install a program.
-_FIXES = {"denied": "take an image with root as its user", "other": "see what is mounted there, or name another folder"}
+#: State → advice for jobs, where users can neither type a command nor install a program.
+_FIXES = {"denied": "use an image with root as its user", "other": "check what is mounted there, or use another folder"}
 _PACKAGES = {"NFS": "nfs-common (nfs-utils)", "AzureBlob": "blobfuse2"}
 _PROGRAM = Path(protocol.__file__).parent / "shared_storage.py"
 _READ = "import sys; exec(sys.stdin.read())"
@@ -35,7 +35,7 @@ _READ = "import sys; exec(sys.stdin.read())"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A file below the mount point by which both sides know that they have mounted the same."""
+    """A file below the mount point that proves to both sides that they have mounted the same storage."""
 
     file: str
     text: str
@@ -43,7 +43,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountAnswer:
-    """The finding of the program that looks at a mount."""
+    """The finding of the program that checks a mount."""
 
     state: str
     #: The mount point, absolute.
@@ -78,9 +78,9 @@ def program(
     mark: Mark | None = None,
     otherwise: str = "",
 ) -> str:
-    """The program as text that a Python of 3.7 or newer runs. `user`: the storage is mounted for.
+    """The program as text that a Python of 3.7 or newer runs. `user`: the user of the mount.
 
-    `otherwise`: it runs in a job, whose trial says what is wrong, and this as the last thing to do; without the key.
+    `otherwise`: it runs in a job, whose trial reports the problem, with this as the last advice; without the key.
     """
     settings: dict[str, Any] = {
         "action": action,
@@ -94,7 +94,7 @@ def program(
     }
     if otherwise:
         settings.pop("key", None)
-        fixes = {**_FIXES, "absent": f"take an image that has {_PACKAGES[str(storage['storageType'])]}"}
+        fixes = {**_FIXES, "absent": f"use an image that has {_PACKAGES[str(storage['storageType'])]}"}
         settings["in_job"] = {"key_variable": KEY_VARIABLE, "fixes": fixes, "otherwise": otherwise}
     return f"SETTINGS = {settings!r}\n{_PROGRAM.read_text(encoding='utf-8')}"
 
@@ -110,15 +110,15 @@ def _address(storage: Json) -> dict[str, Any]:
 
 
 def answer_of(line: bytes) -> MountAnswer:
-    """The answer that the program has printed. Raises ValueError where the line is none."""
+    """The program's answer. Raises ValueError if the line is not valid."""
     try:
         return MountAnswer(**json.loads(line))
     except TypeError as error:
-        raise ValueError("it says nothing that can be read") from error
+        raise ValueError("its answer is invalid") from error
 
 
 async def ask_here(text: str) -> MountAnswer:
-    """The answer of this machine, asked in a process of its own: a server that is gone blocks processes on its mount.
+    """The answer of this machine, from a separate process: an unreachable server blocks processes on its mount.
 
     Raises PlatformUnavailable.
     """
@@ -130,7 +130,7 @@ async def ask_here(text: str) -> MountAnswer:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
-        env=without_settings(os.environ),  # a program that it mounts with runs on, and may need a proxy's address
+        env=without_settings(os.environ),  # the mount program continues to run, and may need a proxy's address
     )
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -138,10 +138,11 @@ async def ask_here(text: str) -> MountAnswer:
         return answer_of(said)
     except TimeoutError:
         raise PlatformUnavailable(
-            f"{LOCAL_FIELD}: no answer within {ANSWER_S:.0f} s; see whether the storage's server is away", refused=True
+            f"{LOCAL_FIELD}: no answer within {ANSWER_S:.0f} s; check the storage's server",
+            refused=True,
         ) from None
     except ValueError as error:
-        raise PlatformUnavailable(f"{LOCAL_FIELD}: it could not be looked at ({error})", refused=True) from error
+        raise PlatformUnavailable(f"{LOCAL_FIELD}: the check failed ({error})", refused=True) from error
     finally:
         if process.returncode is None:
             process.kill()

@@ -1,11 +1,11 @@
 """Folders and code on storage where other users may write.
 
-Folders are made, and made sure of, without following any link. Below the mount point, which the config names and which
-may be a link, nothing is believed: another user may have put a link or a folder of his own where ours is to be. What is
-changed is what was opened, not what has the name later.
+Folders are created and checked without following links. Nothing below the mount point (which the config names, and
+which may be a link) is trusted: another user may have created a link or a folder at our path. Changes apply to the
+opened folder, not to whatever has its name later.
 
-Code is known by its SHA-256, and unpacked from a copy that has it. The copy is private to the process that unpacks: a
-file that was checked and then opened again might be another one.
+Code is identified by its SHA-256, and unpacked from a copy with that hash. The copy is private to the unpacking
+process: a file that is checked and opened again could be replaced in between.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from trial_runner.wire import foreign_files
 from trial_runner.wire.descriptors import Descriptor
 from trial_runner.wire.foreign_files import OpenFolder, opened_folder
 
-#: All users may add to it, and remove only their own.
+#: All users may add entries, and remove only their own.
 _STICKY = 0o1777
-#: Others pass through it to what they know the name of; they see no names.
+#: Others can pass through it to known names, but cannot list it.
 PASSAGE = 0o711
 _PASS = 0o011
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def experiment_folder(experiment_id: str, key: str) -> str:
-    """The name of an experiment's folder, two levels. Ids are known and may be chosen, so that another user could make
-    the folder first; a user that may list the first level may not list the second. `key`:
-    `Host.storage_key`; empty, of an earlier version: the id alone."""
+    """The name of an experiment's folder, two levels. Ids are known and may be chosen, so another user could create the
+    folder first; a user who can list the first level may not list the second. `key`: `Host.storage_key`; empty, from an
+    earlier version: only the id."""
     return f"{experiment_id}-{key[:8]}/{key[8:]}" if key else experiment_id
 
 
 def make_root(point: Path, name: str) -> None:
-    """Makes the folder of all experiments, or accepts one of ours, or of another user with the sticky bit. Blocks, as
-    all here. Raises OSError, whose text is for people."""
+    """Creates the folder of all experiments, or accepts ours, or another user's with the sticky bit. Blocks, like all
+    functions here. Raises OSError, whose text is for users."""
     with _made(point, name) as folder:
         status = os.fstat(folder)
         if _is_ours(folder, status):
             _set_mode(folder, status, _STICKY)
         elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-            why = "another user's folder, in which every user can replace our files; `chmod +t` it"
+            why = "another user's folder, in which every user can replace our files; run `chmod +t` on it"
             raise PermissionError(errno.EPERM, why, str(point / name))
 
 
 def make_passage(point: Path, above: str, name: str, mode: int) -> None:
-    """Makes folders that only this user may write: each one on the way from `above`, which is there, to `name` below
-    it. Permission to pass through an existing one stays: trials of another service of the experiment may use it. Raises
+    """Creates folders that only this user may write: each one on the way from the existing `above` to `name` below it.
+    Permission to pass through an existing one stays: trials of another service of the experiment may use it. Raises
     OSError."""
     for part in name.split("/"):
         above = f"{above}/{part}" if above else part
@@ -64,25 +64,25 @@ def make_passage(point: Path, above: str, name: str, mode: int) -> None:
 
 
 def make_open(point: Path, name: str) -> None:
-    """Makes a folder that is open to every user, by its name alone: the user id that the storage's server sees for a
-    machine or container is unknown. Raises OSError."""
+    """Creates a folder that every user can write: the user id that the storage's server sees for a machine or container
+    is unknown. Raises OSError."""
     _make_own(point, name, _STICKY)
 
 
 def _make_own(point: Path, name: str, mode: int, kept: int = 0) -> None:
-    """`kept`: what of its mode stays where it is there."""
+    """`kept`: bits of an existing folder's mode that stay."""
     with _made(point, name) as folder:
         status = os.fstat(folder)
         if not _is_ours(folder, status):
             raise PermissionError(
-                errno.EPERM, "another user's folder where ours is to be; remove it", str(point / name)
+                errno.EPERM, "another user's folder at the path of ours; remove it", str(point / name)
             )
         _set_mode(folder, status, mode | (status.st_mode & kept))
 
 
 @contextmanager
 def _made(point: Path, name: str) -> Iterator[int]:
-    """A context with a descriptor of the folder `name`; those above it are there."""
+    """A context with a descriptor of the folder `name`; its parents exist."""
     above, _, last = name.rpartition("/")
     try:
         with OpenFolder(os.path.realpath(point)) as whole, opened_folder(whole, above) as parent:
@@ -91,7 +91,7 @@ def _made(point: Path, name: str) -> Iterator[int]:
             folder = os.open(last, _FOLDER, dir_fd=parent)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            why = "a link or a file where a folder is to be, which another user may have put there; remove it"
+            why = "a link or a file at the path of a folder, perhaps created by another user; remove it"
             raise NotADirectoryError(errno.ENOTDIR, why, str(point / name)) from error
         raise type(error)(error.errno, error.strerror, str(point / name)) from error
     with Descriptor(folder):
@@ -99,7 +99,7 @@ def _made(point: Path, name: str) -> Iterator[int]:
 
 
 def _is_ours(folder: int, status: os.stat_result) -> bool:
-    """Whether its owner is the one that what we make there has: the storage's server may see us as another user."""
+    """Whether its owner is that of our new files: the storage's server may map us to another user."""
     if status.st_uid == os.geteuid():
         return True
     probe = f".nni-probe-{secrets.token_hex(8)}"
@@ -114,13 +114,13 @@ def _is_ours(folder: int, status: os.stat_result) -> bool:
 
 
 def _set_mode(folder: int, status: os.stat_result, mode: int) -> None:
-    """Sets the mode of a folder, where the storage keeps modes."""
+    """Sets the mode of a folder, if the storage supports modes."""
     if stat.S_IMODE(status.st_mode) != mode:
         with suppress(OSError):
             os.fchmod(folder, mode)
 
 
-#: Run by the Python of a trial's machine, which has nothing of ours: ARCHIVE FOLDER SHA256.
+#: Run by the Python of a trial's machine, without our modules: ARCHIVE FOLDER SHA256.
 UNPACK = """\
 import hashlib, sys, tarfile, tempfile
 archive, folder, wanted = sys.argv[1:]
@@ -130,22 +130,22 @@ with open(archive, "rb") as file:
         copy.write(piece)
         digest.update(piece)
 if digest.hexdigest() != wanted:
-    sys.exit(archive + " is not what the manager put there: its SHA-256 is another one")
+    sys.exit(archive + " is not the one that the manager wrote: its SHA-256 differs")
 copy.seek(0)
 tarfile.open(fileobj=copy).extractall(folder)
 """
 
 
 def unpack_command(python: str, archive: str, folder: str, sha256: str) -> str:
-    """Shell text that unpacks `archive` into `folder`, or fails where it has another SHA-256."""
+    """Shell text that unpacks `archive` into `folder`, or fails if its SHA-256 differs."""
     words = [python, "-I", "-W", "ignore", "-c", UNPACK, archive, folder, sha256]
     return " ".join(map(shlex.quote, words))
 
 
-#: Folder of the processes of a job that do not report; their containers may have other users.
+#: Folder of a job's processes that do not report; their containers may have other users.
 REPLICAS = "replicas"
-#: Run by the Python of a trial's machine: PREFIX FOLDER NAME. It makes the folder NAME in an attempt's folder, which
-#: every user may write to, and fails where another user has made an entry first. PREFIX begins the sentence.
+#: Run by the Python of a trial's machine: PREFIX FOLDER NAME. It creates the folder NAME in an attempt's folder, which
+#: every user may write, and fails if another user has created an entry before. PREFIX begins the sentence.
 CLAIM = f"""\
 import os, sys, tempfile
 prefix, folder, made = sys.argv[1:]
@@ -168,8 +168,8 @@ RENAME = "import os, sys; os.rename(sys.argv[1], sys.argv[2])"
 
 
 def claim_command(python: str, folder: str, made: str, prefix: str = "") -> str:
-    """Shell text that makes the folder `made` in an attempt's folder, or fails with a sentence on stderr where another
-    user has made something there. `python` and `folder`: shell text, quoted."""
+    """Shell text that creates the folder `made` in an attempt's folder, or fails with a sentence on stderr if another
+    user has created an entry there. `python` and `folder`: shell text, quoted."""
     return f"{python} -I -W ignore -c {shlex.quote(CLAIM)} {shlex.quote(prefix)} {folder} {made}"
 
 
@@ -180,7 +180,7 @@ def sha256_of(path: Path) -> str:
 
 
 def has_sha256(path: Path, sha256: str) -> bool:
-    """Whether a regular file with that SHA-256 is there. Blocks."""
+    """Whether a regular file with that SHA-256 exists. Blocks."""
     try:
         with open(foreign_files.open_file(str(path.parent), path.name), "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == sha256
@@ -205,7 +205,7 @@ async def packed(code: Callable[[], Awaitable[Path]]) -> Path:
 
 
 async def in_thread(work: Callable[[], T], storage: str, point: Path) -> T:
-    """Works on a storage mounted at `point`, in a thread. Raises PlatformUnavailable: ``STORAGE cannot be used…``."""
+    """Works on storage mounted at `point`, in a thread. Raises PlatformUnavailable: ``STORAGE cannot be used…``."""
     try:
         return await asyncio.to_thread(work)
     except OSError as error:

@@ -22,7 +22,7 @@ class WritingConnection(sqlite3.Connection):
 
 #: Seconds that SQLite waits for a lock before it raises.
 _BUSY_TIMEOUT_S = 0.25
-#: Primary result codes of conditions that end by themselves.
+#: Primary result codes of temporary conditions.
 _TRANSIENT = {
     sqlite3.SQLITE_BUSY: "is locked by another process",
     sqlite3.SQLITE_LOCKED: "is locked by another process",
@@ -32,7 +32,7 @@ _TRANSIENT = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened for writing",
     sqlite3.SQLITE_PERM: "cannot be written: permission denied",
 }
-#: Those of a write that needs another file beside the database.
+#: Codes of a write that needs another file next to the database.
 _MAY_LACK_INODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _LOCKED_OR_FULL = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 
@@ -52,13 +52,13 @@ def connect(path: Path, *, is_durable: bool = False) -> Connection:
 
 
 def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
-    """A connection that cannot write. Raises StoreUnavailable when the file cannot be opened.
+    """A read-only connection. Raises StoreUnavailable if the file cannot be opened.
 
     `may_change`: the file may be written while the connection is open, even if it cannot be written now.
     """
     with suppress(OSError):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise StoreCorrupt(f"{path} is no file; restore the database from a backup")
+            raise StoreCorrupt(f"{path} is not a file; restore the database from a backup")
     require_content(path)
     mode = "ro" if may_change or not _cannot_change(path) else "ro&immutable=1"
     with classifying(path):
@@ -69,14 +69,14 @@ def connect_readonly(path: Path, *, may_change: bool = False) -> Connection:
 
 
 def require_content(path: Path) -> None:
-    """Raises StoreCorrupt for an empty file without a write-ahead log; quiet for every other file, and for none."""
+    """Raises StoreCorrupt for an empty file without a write-ahead log; accepts every other file, and a missing one."""
     with suppress(OSError):
         if path.stat().st_size == 0 and not _has_log(path):
             raise StoreCorrupt(f"the database {path} is empty (0 bytes); restore it from a backup")
 
 
 def _cannot_change(path: Path) -> bool:
-    """Whether SQLite cannot make its files beside a database, which it refuses to read then, and needs none of them."""
+    """Whether SQLite cannot create its files next to a database, so that it refuses to read it, but needs none."""
     with suppress(OSError):
         return not os.access(path.parent, os.W_OK) and not _has_log(path)
     return False
@@ -90,7 +90,7 @@ def _has_log(path: Path) -> bool:
 
 
 def _set(connection: Connection, *settings: str) -> Connection:
-    """The connection, closed where the database refuses a setting."""
+    """The connection; closed if the database refuses a setting."""
     try:
         for setting in settings:
             connection.execute(f"PRAGMA {setting}")
@@ -103,7 +103,7 @@ def _set(connection: Connection, *settings: str) -> Connection:
 def sync_log(path: Path) -> None:
     """Writes the write-ahead log of a database to the disk, with its name. Blocks. Raises OSError.
 
-    SQLite itself syncs what leaves the log. Nothing here opens the database, whose locks would end with that.
+    SQLite itself syncs what leaves the log. The database is not opened here, as closing it would release its locks.
     """
     for synced, flags in (
         (path.with_name(f"{path.name}-wal"), os.O_RDONLY),
@@ -114,7 +114,8 @@ def sync_log(path: Path) -> None:
 
 
 def restore_modes(path: Path) -> None:
-    """Gives the files beside a writable database its mode: those that SQLite made while it was read-only stay so."""
+    """Applies a writable database's mode to the files next to it: SQLite may have created them while it was
+    read-only."""
     for suffix in ("-wal", "-shm"):
         file = path.with_name(path.name + suffix)
         with suppress(OSError):
@@ -133,7 +134,7 @@ def tidy(path: Path) -> None:
 
 @contextmanager
 def classifying(path: Path) -> Iterator[None]:
-    """A context in which the driver's errors are raised as `classified` has them."""
+    """A context in which the driver's errors are raised as translated by `classified`."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -141,7 +142,7 @@ def classifying(path: Path) -> Iterator[None]:
 
 
 def classified(path: Path, error: sqlite3.DatabaseError) -> Exception:
-    """The driver's error as StoreUnavailable or StoreCorrupt; unchanged: a fault in our SQL."""
+    """The driver's error as StoreUnavailable or StoreCorrupt; unchanged: an error in our SQL."""
     if is_transient(error):
         return StoreUnavailable(trouble(path, error))
     if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -159,12 +160,12 @@ def trouble(path: Path, error: sqlite3.DatabaseError) -> str:
 
 
 def primary_code(error: sqlite3.DatabaseError) -> int:
-    """SQLite's primary error code, without the extension; 0 when there is none."""
+    """SQLite's primary error code, without the extension; 0: none."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def is_transient(error: sqlite3.DatabaseError) -> bool:
-    """Whether the condition ends by itself."""
+    """Whether the condition is temporary."""
     return primary_code(error) in _TRANSIENT
 
 

@@ -1,4 +1,4 @@
-"""A SQLite database with one writer thread: writes that share a transaction, and reads beside them."""
+"""A SQLite database with one writer thread: writes that share a transaction, and concurrent reads."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def run(path: Path, connection: Connection, batch: list[Write[Any]]) -> None:
 
 
 def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
-    """Whether the function succeeded; else `write.error` is set. Raises transient errors, which concern the batch."""
+    """Whether the function succeeded; otherwise `write.error` is set. Raises transient errors, which affect the
+    batch."""
     write.result = write.error = None
     try:
         write.result = write.function(connection)
@@ -73,7 +74,7 @@ def _attempt(path: Path, connection: Connection, write: Write[Any]) -> bool:
 
 
 def _write_nothing(connection: Connection) -> None:
-    """Writes a page as it is: a transaction without a write succeeds on a full disk, too."""
+    """Writes an unchanged page: a transaction without a write succeeds even on a full disk."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     connection.execute(f"PRAGMA user_version={version}")
 
@@ -92,11 +93,11 @@ def resolve(batch: list[Write[Any]]) -> None:
 
 log = logging.getLogger(__name__)
 
-#: Waits between tries while the file cannot be written, in seconds; the last one repeats.
+#: Seconds between attempts while the file is not writable; the last value repeats.
 _RETRY_WAITS_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 #: Seconds that a read waits for a file that is being restored.
 _RESTORE_PATIENCE_S = 10.0
-#: Most functions of one commit, which bounds how long a result waits in a burst.
+#: Maximum number of functions per commit, which bounds how long a result waits in a burst.
 _MAX_BATCH = 256
 #: All commits of this process, to any database.
 commits = Durations()
@@ -108,7 +109,7 @@ class Database:
     """Open for one event loop. The writer thread starts with the first write and ends with `close`.
 
     `may_change`: False for a database that is only read, and given up once its file has changed. `is_durable`: a power
-    failure undoes no commit. `restore`: makes the file again when it was removed, replaced or damaged; called with the
+    failure undoes no commit. `restore`: recreates the file after it was removed, replaced or damaged; called with the
     connection to the former file, which it closes, or None; None: the database is given up.
     """
 
@@ -124,11 +125,11 @@ class Database:
         self.path = path
         self._is_durable = is_durable
         self._restore = restore
-        #: Commits so far. It grows before a result is delivered, so a later read is never older than the value seen.
+        #: Number of commits. It grows before a result is delivered, so a later read is never older than the value seen.
         self.commits = 0
-        #: Commits that outlast a power failure; there may be more.
+        #: Number of commits that surely survive a power failure.
         self._synced = 0
-        #: Why the file cannot be written at the moment; empty: it can.
+        #: Why the file is not writable at the moment; empty: it is.
         self.trouble = ""
         self._on_trouble = on_trouble
         self._loop = asyncio.get_running_loop()
@@ -141,15 +142,15 @@ class Database:
 
     @property
     def queued(self) -> int:
-        """Writes that wait for the writer."""
+        """Number of queued writes."""
         return self._queue.qsize()
 
     async def write(self, function: Callable[[Connection], T]) -> T:
-        """Runs `function` in a transaction and returns its result after the commit. Raises what it raises."""
+        """Runs `function` in a transaction and returns its result after the commit. Raises its exceptions."""
         return await self.start_write(function)
 
     async def try_write(self, function: Callable[[Connection], T]) -> T:
-        """As `write`, but refused instead of queued while the file cannot be written: for interactive commands.
+        """As `write`, but refused instead of queued while the file is not writable: for interactive commands.
 
         Raises StoreUnavailable; nothing was changed then.
         """
@@ -174,17 +175,17 @@ class Database:
         return await self._loop.run_in_executor(_read_threads, self._read, function)
 
     async def sync(self) -> None:
-        """Returns when all commits so far outlast a power failure. Raises OSError."""
+        """Returns when all commits so far survive a power failure. Raises OSError."""
         commits = self.commits
         if commits > self._synced:
             await asyncio.to_thread(sync_log, self.path)
             self._synced = max(self._synced, commits)
 
     async def close(self) -> None:
-        """Commits queued writes (unless the file cannot be written), then closes all connections. Idempotent."""
+        """Commits queued writes (unless the file is not writable), then closes all connections. Idempotent."""
         writer, self._writer = self._writer, None
         self._closing.set()
-        self._readers.close()  # the writer last: read-only connections cannot remove the write-ahead log
+        self._readers.close()  # the writer last, as read-only connections cannot remove the write-ahead log
         if writer is not None:
             self._queue.put(None)
             await self._loop.run_in_executor(None, writer.join)
@@ -198,7 +199,7 @@ class Database:
             writer = threading.Thread(target=self._work, name=f"store-write {self.path}", daemon=True)
             try:
                 writer.start()
-            except RuntimeError as error:  # a shortage, which passes
+            except RuntimeError as error:  # a temporary shortage
                 raise StoreUnavailable(f"{self.path} cannot be written now: {error}") from error
             self._writer = writer
         self._queue.put(write)
@@ -209,7 +210,7 @@ class Database:
         try:
             return self._readers.read(function)
         except StoreUnavailable as error:
-            if self._is_gone():  # SQLite only says that it cannot be opened
+            if self._is_gone():  # SQLite only reports that it cannot open the file
                 raise self._gone() from error
             raise
         except StoreCorrupt:
@@ -231,7 +232,7 @@ class Database:
 
         self._submit(Write(write, None))
         if not written.wait(_RESTORE_PATIENCE_S):
-            raise StoreUnavailable(f"the database {self.path} was lost, and cannot be restored yet")
+            raise StoreUnavailable(f"the database {self.path} was lost and cannot be restored yet")
 
     # The writer thread
 
@@ -291,7 +292,9 @@ class Database:
                 if not is_transient(error) or (self._closing.is_set() and backoff.failures):
                     return self._give_up(connection, batch, classified(self.path, error))
                 self._set_trouble(trouble(self.path, error))
-                batch[:] = self._refuse_impatient(batch)  # without any it is tried all the same: the trouble must end
+                batch[:] = self._refuse_impatient(
+                    batch
+                )  # an empty batch is tried, too, to notice the end of the trouble
             self._closing.wait(backoff.next_wait())
 
     def _connected(self) -> Connection:
@@ -308,7 +311,7 @@ class Database:
         self._file = None
 
     def _is_gone(self) -> bool:
-        """Whether the file was removed, replaced or emptied; SQLite would keep writing into the removed one."""
+        """Whether the file was removed, replaced or emptied; SQLite would continue writing into the removed one."""
         if self._file is None:
             return False
         try:
@@ -320,7 +323,7 @@ class Database:
             return False  # SQLite reports it
 
     def _gone(self) -> StoreGone:
-        sentence = "was removed, exchanged or emptied while it was open; put it back"
+        sentence = "was removed, replaced or emptied while it was open; restore it"
         return StoreGone(f"the database {self.path} {sentence}")
 
     def _give_up(self, connection: Connection | None, batch: list[Write[Any]], error: Exception) -> Connection | None:

@@ -17,10 +17,10 @@ from trial_runner.wire import foreign_files, removal
 from trial_runner.wire.descriptors import Descriptor, try_lock
 from trial_runner.wire.foreign_files import NotRegular
 
-#: The kernel's table: device, mount point and type a line; see fstab(5).
+#: The kernel's table: device, mount point and type per line; see fstab(5).
 _TABLE = Path("/proc/self/mounts")
 _ESCAPED = re.compile(rb"\\(\d{3})")
-#: SQLite's WAL needs shared memory, which these do not offer between machines.
+#: SQLite's WAL needs shared memory, which these do not provide between machines.
 _NETWORK_FILE_SYSTEMS = (
     "nfs",
     "nfs4",
@@ -46,10 +46,10 @@ _NETWORK_FILE_SYSTEMS = (
 
 
 def is_on_network(path: Path) -> bool:
-    """Whether `path` lies on a network file system, which other machines may write."""
+    """Whether `path` is on a network file system, where other machines may write."""
     real = os.path.realpath(path)
     below = [(point, kind) for point, kind in _mounted() if f"{real}/".startswith(point.rstrip("/") + "/")]
-    # of two mounts on one point, the later covers the earlier
+    # of two mounts on one point, the later hides the earlier
     return bool(below) and max(reversed(below), key=lambda mount: len(mount[0]))[1] in _NETWORK_FILE_SYSTEMS
 
 
@@ -71,15 +71,15 @@ def _text(field: bytes) -> str:
 _DATABASES = "databases"
 #: Entries that an experiment's folder may have.
 _OURS = ("log", "trials", "checkpoint", "code", "environments", "labels.json", *private.FILES)
-#: Removed last, in this order: what is left of a removal that was interrupted is not taken for an experiment.
+#: Removed last, in this order, so that leftovers of an interrupted removal do not look like an experiment.
 _LAST = ("db", "deleted")
-#: Folders that an open experiment writes into → what is lost when one is missing.
+#: Folders that an open experiment writes into → consequence of a missing one.
 _LOST = {
     "log": "its earlier log is lost",
-    "trials": "logs and unread results of its trials are lost; put the folder back if you have a copy",
-    "checkpoint": "what the tuner keeps there is lost; put the folder back if you have a copy",
+    "trials": "logs and unread results of its trials are lost; restore the folder if you have a copy",
+    "checkpoint": "the tuner's files there are lost; restore the folder if you have a copy",
 }
-#: Files that NNI's launcher makes in ``log``.
+#: Files that NNI's launcher creates in ``log``.
 _OF_LAUNCHER = {"experiment.log", "nnictl_stdout.log", "nnictl_stderr.log"}
 _POINTER_BYTES = 64 * 1024
 
@@ -104,7 +104,7 @@ class Folder:
 
     @property
     def own_code(self) -> Path:
-        """The experiment's copy of uploaded code; missing where trials run the caller's folder."""
+        """The experiment's copy of uploaded code; missing if trials run the caller's folder."""
         return self.code / "tree"
 
     @property
@@ -113,24 +113,24 @@ class Folder:
 
     @property
     def database(self) -> Path:
-        """The database: in this folder, or where its pointer file says, for folders on network file systems.
+        """The database: in this folder, or at the path in its pointer file, for folders on network file systems.
 
-        Raises StoreCorrupt for an invalid pointer, OSError for one that cannot be read.
+        Raises StoreCorrupt for an invalid pointer, OSError for an unreadable one.
         """
         return self._database_of_pointer() or self.path / "db" / "nni.sqlite"
 
     @property
     def private(self) -> Path:
-        """The file with environment and secrets: in this folder, or beside a database elsewhere. Raises as
+        """The file with environment and secrets: in this folder, or next to a database elsewhere. Raises as
         `database`."""
         elsewhere = self._database_of_pointer()
         return self.path / private.FILE if elsewhere is None else elsewhere.with_name(private.FILE)
 
     def require_database(self) -> Path:
-        """The database's path. Raises NotFound when it is missing, StoreCorrupt when it is empty, StoreUnavailable when
-        that cannot be checked.
+        """The database's path. Raises NotFound if it is missing, StoreCorrupt if it is empty, StoreUnavailable if that
+        cannot be checked.
 
-        SQLite would make a new database of an empty file, and remove the write-ahead log beside it.
+        SQLite would turn an empty file into a new database, and remove the write-ahead log next to it.
         """
         try:
             database = self.database
@@ -169,7 +169,7 @@ class Folder:
 
     @property
     def is_laid_out(self) -> bool:
-        """Whether nothing is in the folder but what NNI's launcher puts there before it starts a manager."""
+        """Whether the folder contains only files that NNI's launcher creates before it starts a manager."""
         try:
             return os.listdir(self.path) == ["log"] and set(os.listdir(self.log)) <= _OF_LAUNCHER
         except OSError:
@@ -182,11 +182,12 @@ class Folder:
 
     @property
     def is_to_be_deleted(self) -> bool:
-        """Whether a user asked for the deletion. A note elsewhere does not count: it may be older than the folder."""
+        """Whether a user requested the deletion. A note elsewhere does not count, as it may be older than the
+        folder."""
         return self._deletion.exists()
 
     def mark_deletion(self, *, is_wanted: bool) -> None:
-        """Marks the folder as deleted by a user, or removes the mark. Quiet without a folder. Raises OSError."""
+        """Marks the folder as deleted by a user, or removes the mark. Ignores a missing folder. Raises OSError."""
         if not is_wanted:
             self._deletion.unlink(missing_ok=True)
         elif self.path.is_dir():
@@ -199,7 +200,7 @@ class Folder:
             sync(path)
 
     def create(self, data_directory: Path) -> None:
-        """Creates the folders with mode 0700; one that `is_laid_out` is filled. Raises OSError."""
+        """Creates the folders with mode 0700; fills an existing one if it `is_laid_out`. Raises OSError."""
         has_log = self.is_laid_out
         self.path.mkdir(mode=0o700, parents=True, exist_ok=has_log)
         for name in ("db", "log", "trials", "checkpoint"):
@@ -208,21 +209,21 @@ class Folder:
         if is_on_network(self.path):
             home = data_directory / _DATABASES / self.path.name
             pointer = json.dumps({"database": str(home / "nni.sqlite")})
-            # first: a removal of a half-made folder finds the rest by it
+            # first, so that the removal of an incomplete folder finds the rest
             foreign_files.write_whole(os.path.realpath(self._pointer.parent), self._pointer.name, pointer.encode())
             home.mkdir(mode=0o700, parents=True)
 
     def make_missing(self) -> list[str]:
-        """Makes missing folders that are written into; answers sentences about what is lost. Raises OSError."""
+        """Creates missing folders that are written into; returns sentences about the losses. Raises OSError."""
         made = []
         for name in _LOST:
             with suppress(FileExistsError):
                 (self.path / name).mkdir(mode=0o700)
                 made.append(name)
-        return [f"the folder {self.path / name} was missing and is made again: {_LOST[name]}" for name in made]
+        return [f"the folder {self.path / name} was missing and was created again: {_LOST[name]}" for name in made]
 
     def _link_trials(self) -> None:
-        """Links the trials where NNI 3.0 has those of this machine: scripts build that path."""
+        """Links the trials at NNI 3.0's path for this machine, as scripts use it."""
         place = self.path / "environments" / "local-env"
         with suppress(OSError):  # links are not supported: the link is optional
             for folder in (place.parent, place):
@@ -230,7 +231,7 @@ class Folder:
             (place / "trials").symlink_to("../../trials")
 
     def remove(self) -> list[str]:
-        """Removes our entries, and the folder itself if it is empty then.
+        """Removes our entries, and then the folder itself if it is empty.
 
         Returns a sentence for each entry that could not be removed. Blocks; never raises.
         """
@@ -239,9 +240,9 @@ class Folder:
             home = self.database.parent
             if (
                 home.name == self.path.name and home.parent.name == _DATABASES
-            ):  # else the pointer names a foreign folder
+            ):  # otherwise the pointer names a foreign folder
                 findings += removal.remove(str(home))
-        if findings:  # the pointer is needed for the next try
+        if findings:  # the pointer is needed for the next attempt
             return findings
         for name in (*_OURS, *self._of_services(), *_LAST):
             findings += removal.remove(str(self.path / name))
@@ -258,7 +259,7 @@ class Folder:
 
 
 def sync(path: Path) -> None:
-    """Returns when a power failure cannot undo what was written to a file, or made in a folder. Raises OSError."""
+    """Returns when a power failure cannot undo the writes to a file, or the new names in a folder. Raises OSError."""
     with Descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
         os.fsync(descriptor)
 

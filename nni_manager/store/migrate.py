@@ -12,7 +12,7 @@ from pathlib import Path
 from nni_manager.domain.errors import SchemaRefused
 from nni_manager.store.connection import classifying, connect, connect_readonly
 
-#: Marks our databases, "NNIM" in ASCII. Databases from before the first release have a version and not this.
+#: Marks our databases, "NNIM" in ASCII. Databases from before the first release have only a version.
 _APPLICATION_ID = 0x4E4E494D
 #: Offsets of `user_version` and `application_id` in a database file, four bytes each (SQLite's file format, 1.3).
 _VERSION_AT, _APPLICATION_AT = 60, 68
@@ -46,14 +46,14 @@ def upgraded_copy(path: Path, kind: str, folder: Path) -> Path | None:
 
 
 def refuse_newer(path: Path, kind: str) -> None:
-    """Raises SchemaRefused for a database of a newer version; quiet for every other file. Reads the header only."""
+    """Raises SchemaRefused for a database of a newer version; accepts every other file. Reads the header only."""
     version, application_id = _header(path)
     if application_id == _APPLICATION_ID:
         _require_known(path, version, len(_steps(kind)))
 
 
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises SchemaRefused for a database from before the first release; quiet for one without any schema."""
+    """Raises SchemaRefused for a database from before the first release; accepts one without any schema."""
     if _pragma(connection, "user_version"):
         _require_mark(path, _pragma(connection, "application_id"))
 
@@ -79,8 +79,8 @@ def lay_out(connection: sqlite3.Connection, kind: str) -> None:
 def _require_mark(path: Path, application_id: int) -> None:
     if application_id != _APPLICATION_ID:
         raise SchemaRefused(
-            f"{path} was written before the first release, and this version does not read it: use the version that"
-            " wrote it, or move it away and begin anew"
+            f"{path} was written before the first release, and this version cannot read it: use the version that"
+            " wrote it, or move it away and start again"
         )
 
 
@@ -104,7 +104,7 @@ def _version_in_file(path: Path) -> int:
 
 
 def _header(path: Path) -> tuple[int, int]:
-    """`user_version` and `application_id`, read without SQLite, which would leave files beside the database; 0: none,
+    """`user_version` and `application_id`, read without SQLite, which would leave files next to the database; 0: none,
     or unreadable."""
     try:
         with path.open("rb") as file:
@@ -120,7 +120,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """Copies a database into a file of mode 0600, whatever the umask: an index may hold secrets."""
+    """Copies a database into a file of mode 0600, with any umask: an index may contain secrets."""
     with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
         os.fchmod(file.fileno(), 0o600)
     with closing(sqlite3.connect(target)) as copy:

@@ -1,7 +1,7 @@
-"""The private file of an experiment: its creator's environment variables, and the secrets its config refers to. It is
-separate from the database (mode 0600), as databases are copied and sent. Never log its content.
+"""The private file of an experiment: its creator's environment variables, and the secrets its config refers to.
 
-All functions block, and raise StoreCorrupt or StoreUnavailable.
+It is separate from the database (mode 0600), as databases are copied and sent. Never log its content. All functions
+block, and raise StoreCorrupt or StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def load(path: Path) -> Kept:
 
 
 def foreign(path: Path) -> str:
-    """Why the file is not read, as it or its folder is another user's; empty: it is this user's, or missing. Raises
-    OSError.
+    """Why the file is not read: it or its folder belongs to another user; empty: it is this user's, or missing.
 
-    Its variables name the programs that are started, and who may write in its folder can exchange it.
+    Its variables select the programs that are started, and anyone who can write in its folder can replace it. Raises
+    OSError.
     """
     with suppress(FileNotFoundError):
         for place, owner in ((path, path.lstat().st_uid), (path.parent, path.parent.stat().st_uid)):
             if not is_ours(path.parent, owner):
                 return (
-                    f"{place} belongs to the user with id {owner}, and {path.name} is not read, as its variables would"
-                    f" decide which programs run as you (user id {os.geteuid()}): go on with a copy of the folder, or"
-                    " have it given to you (`chown -R`)"
+                    f"{place} belongs to the user with id {owner}. {path.name} is not read, because its variables would"
+                    f" decide which programs run as you (user id {os.geteuid()}): continue with a copy of the folder,"
+                    " or have its owner changed to you (`chown -R`)"
                 )
     return ""
 
@@ -82,7 +82,7 @@ def replace(path: Path, kept: Kept) -> None:
             path.with_name(left).unlink(missing_ok=True)
     put(draft, kept.secrets, environment=kept.environment)
     with _said(path):
-        path.unlink(missing_ok=True)  # first: a left-over journal would be replayed onto the new file
+        path.unlink(missing_ok=True)  # first, as a leftover journal would be applied to the new file
         path.with_name(JOURNAL).unlink(missing_ok=True)
         draft.replace(path)
 
@@ -154,18 +154,18 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         with classifying(path), closing(sqlite3.connect(path, timeout=1, isolation_level=None)) as connection:
             yield connection
     except ValueError:
-        raise StoreCorrupt(f"{path} cannot be read: its environment is no JSON") from None
+        raise StoreCorrupt(f"{path} cannot be read: its environment is not valid JSON") from None
 
 
 def _is_there(path: Path) -> bool:
-    """Whether the file exists. Its mode is set to 0600 where it is wider, as that of a copy may be."""
+    """Whether the file exists. Its mode is reduced to 0600, as a copy may have a wider one."""
     with _said(path):
         try:
             found = path.lstat()
         except FileNotFoundError:
             return False
         if not stat.S_ISREG(found.st_mode):
-            raise StoreCorrupt(f"{path} is no file; remove it")
+            raise StoreCorrupt(f"{path} is not a file; remove it")
         if reason := foreign(path):
             raise StoreCorrupt(reason)
         if found.st_mode & 0o077:

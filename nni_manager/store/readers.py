@@ -1,4 +1,4 @@
-"""Read-only connections to one database: kept between reads, and released while its writer connects again."""
+"""Read-only connections to one database: kept between reads, and released while its writer reconnects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from nni_manager.store.connection import Connection, classified, classifying, co
 
 T = TypeVar("T")
 
-#: Most seconds that the writer waits for reads under way, and a read for the writer.
+#: Maximum seconds that the writer waits for current reads, and a read for the writer.
 _PAUSE_S = 0.5
 
 
 class Readers:
-    """Used from any thread. `may_change`: as `connect_readonly` takes it."""
+    """Used from any thread. `may_change`: as in `connect_readonly`."""
 
     def __init__(self, path: Path, *, may_change: bool) -> None:
         self._path = path
@@ -26,21 +26,21 @@ class Readers:
         self._idle: list[Connection] = []
         #: Connections in use.
         self._used = 0
-        #: Grows when connections are dropped; one of an earlier age is closed after use.
+        #: Grows when connections are dropped; those of an earlier age are closed after use.
         self._age = 0
         self._is_closed = False
         self._is_paused = False
         self._change = threading.Condition()
 
     def read(self, function: Callable[[Connection], T]) -> T:
-        """The function's answer. Raises what it raises; the driver's errors as `classified` has them."""
+        """The function's result. Raises its exceptions; the driver's errors as translated by `classified`."""
         try:
             with self._connection() as connection:
                 return function(connection)
         except sqlite3.DatabaseError as error:
             if primary_code(error) != sqlite3.SQLITE_IOERR:
                 raise classified(self._path, error) from error
-        # perhaps -wal or -shm were replaced: a fresh connection opens the present files
+        # -wal or -shm may have been replaced: a new connection opens the present files
         with classifying(self._path), self._connection(is_fresh=True) as connection:
             return function(connection)
 

@@ -1,4 +1,4 @@
-"""The fields of a config that the store reads; the config is canonical, or as NNI wrote it."""
+"""The fields of a config that the store reads; the config is canonical, or NNI's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read(text: str, database: Path) -> dict[str, Any]:
 
 
 def platform(config: Mapping[str, Any]) -> str:
-    """Names joined by comma when there are several."""
+    """The name, or several names joined by commas."""
     return ",".join(str(one.get("platform", "")) for one in _sections(config))
 
 
@@ -35,12 +35,12 @@ def services(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _sections(config: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The sections; NNI 2.x has its first dialect's platform beside the section."""
+    """The sections; NNI 2.x has the platform of its first dialect next to the section."""
     section = config.get("trainingService") or {"platform": config.get("trainingServicePlatform", "")}
     return section if isinstance(section, list) else [section]
 
 
 def goals(config: Mapping[str, Any]) -> Goals | None:
-    """The objectives and constraints; None: one number, `default`, is what counts."""
+    """The objectives and constraints; None: a single number, `default`, counts."""
     objectives = config.get("objectives")
     return Goals.of(objectives, config.get("constraints") or {}) if objectives else None

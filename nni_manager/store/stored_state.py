@@ -33,9 +33,9 @@ def load(
     removing: Collection[str],
     ready: Mapping[str, bool],
 ) -> StoredState:
-    """`proposals`: number in hand; `submitting`: names of jobs being submitted; `by_runner`: services that observe a
-    running job only through its runner's posts; `first_ended`: number of the earliest ended trials to load;
-    `removing`: trials whose checkpoints are being removed; `ready`: training service → whether it is connected."""
+    """`proposals`: number available; `submitting`: names of jobs being submitted; `by_runner`: services for which only
+    the runner's posts show a running job; `first_ended`: number of the earliest ended trials to load; `removing`:
+    trials whose checkpoints are being removed; `ready`: training service → whether it is connected."""
     experiment = experiments.load(connection)
     open_trials = kept_trials.load(connection)
     failed = [trial.id for trial in open_trials if trial.job is not None and _may_have_failed(trial.job, by_runner)]
@@ -85,7 +85,7 @@ def _needless(
     removing: Collection[str],
     away: Collection[str],
 ) -> tuple[NeedlessCheckpoint, ...]:
-    """The checkpoints that `keepCheckpoints` lets go. A tuner that continues trials may need any until all is done."""
+    """The checkpoints that `keepCheckpoints` releases. A tuner that continues trials may need any until the end."""
     if spec.kept_checkpoints is None or (spec.may_continue_trials and experiment.status is not ExperimentStatus.DONE):
         return ()
     maximize = direction.find(spec.canonical, experiment.class_direction).maximizes
@@ -98,7 +98,7 @@ def _may_have_failed(attempt: Attempt, by_runner: Collection[str]) -> bool:
     if attempt.service in by_runner and attempt.channel == protocol.PUSH and attempt.state == JobState.RUNNING:
         return True
     if not attempt.has_ended:
-        return attempt.unreachable_ms is not None  # for too long, perhaps
+        return attempt.unreachable_ms is not None  # possibly for too long
     return attempt.runner_exit is not None or attempt.state != JobState.SUCCEEDED
 
 
@@ -113,7 +113,7 @@ def _missed(connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]) ->
 def _missing(
     connection: sqlite3.Connection, open_trials: Iterable[OpenTrial]
 ) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
-    """(job name, missing results per outbox) of jobs with a runner exit."""
+    """(job name, missing results per outbox) of jobs with an exit report of their runner."""
     for trial in open_trials:
         if trial.job is not None and trial.job.runner_exit is not None:
             runner_exit = RunnerExit.parse(trial.job.runner_exit)

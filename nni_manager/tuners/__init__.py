@@ -1,4 +1,4 @@
-"""Tuners: what proposes parameters. One algorithm per file.
+"""Tuners propose parameters. One algorithm per file.
 
-They run in a process of their own, one per experiment, where nothing else waits for them.
+They run in a separate process, one per experiment, where nothing else waits for them.
 """

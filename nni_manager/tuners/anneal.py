@@ -1,16 +1,16 @@
 """Anneal: simulated annealing as hyperopt describes it, by J. Bergstra.
 
-Each dimension is drawn near its value in one of the best trials: mostly the best itself, the next one half as often,
-and so on (a geometric distribution). The neighbourhood of that value shrinks with the number n of results that the
-dimension has, as ``1 / (1 + n / 10)``: of a number it is that share of the range (normal distribution: of its standard
-deviation), of a choice the probability that it is drawn anew at all. A dimension without a result, in a branch that was
-never taken, is drawn from the search space. See J. Bergstra, D. Yamins, D. D. Cox, "Making a Science of Model Search",
-ICML 2013, and hyperopt's documentation of ``anneal.suggest``.
+Each dimension is drawn near its value in one of the best trials: mostly the best, half as often the next one, and so on
+(a geometric distribution). The neighbourhood of that value shrinks with the number n of results that the dimension has,
+as ``1 / (1 + n / 10)``: for a number it is that share of the range (normal distribution: of its standard deviation),
+for a choice the probability that it is drawn again. A dimension without a result, in a branch that was never taken, is
+drawn from the search space. See J. Bergstra, D. Yamins, D. D. Cox, "Making a Science of Model Search", ICML 2013, and
+hyperopt's documentation of ``anneal.suggest``.
 
-There, trials that failed are left out, and what was stopped early is not among the best: here neither counts, nor does
-a result that is no finite number. Trials at the same time are drawn apart by chance; with `parallel_optimize` they also
-count as results of a made-up value, the constant liar (D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is Well-Suited
-to Parallelize Optimization", 2010).
+There, failed trials are left out, and trials that were stopped early are not among the best. Here neither counts, nor
+does a result that is not a finite number. Concurrent trials differ by chance; with `parallel_optimize` they also count
+as results of a made-up value, the constant liar (D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is Well-Suited to
+Parallelize Optimization", 2010).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from nni_manager.domain.space.dimension import Choice, Real
 from nni_manager.domain.space.search_space import PlacedDimension
 from nni_manager.tuners.learning import LearningTuner, Liar, Observation
 
-#: The mean rank, from 1, of the trial that a value is taken from.
+#: Mean rank, from 1, of the trial from which a value is taken.
 _MEAN_RANK = 2.0
 _SHRINKING = 0.1
 
 
 class Anneal(LearningTuner):
-    """`parallel_optimize`: whether running trials count, as `constant_liar_type` says."""
+    """`parallel_optimize`: whether running trials count, according to `constant_liar_type`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ def _near(place: PlacedDimension, ranked: Sequence[Observation], source: random.
 
 def _normal_near(unit: float, share: float, source: random.Random) -> float:
     """The same within a normal distribution, whose standard deviation shrinks."""
-    from statistics import NormalDist  # 5 ms, which most search spaces need not pay
+    from statistics import NormalDist  # 5 ms, which most search spaces need not spend
 
     standard = NormalDist()
     edge = 1e-12  # 0 and 1 are infinitely far away

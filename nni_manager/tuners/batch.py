@@ -1,9 +1,9 @@
-"""Batch: the parameters that the user lists, each once, in their order.
+"""Batch: the parameters that the user lists, each once, in order.
 
-The search space is one `choice` that lists whole sets of parameters, and a trial gets one of them as it is:
-``{"sets": {"_type": "choice", "_value": [{…}, …]}}``. Results change nothing, failed trials included. A restarted tuner
-goes through the list from its beginning and leaves out what trials have, as often as they have it; so does one that
-gets another list.
+The search space is one `choice` that lists whole sets of parameters, and a trial gets one of them unchanged:
+``{"sets": {"_type": "choice", "_value": [{…}, …]}}``. Results, including failures, change nothing. A restarted tuner
+goes through the list from its beginning and skips each set as often as trials have it; so does a tuner whose list
+changes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Batch(Tuner):
 
     def __init__(self) -> None:
         self._listed: list[object] = []
-        #: The part of the list that no trial has, in its order; None: it is found when it is needed.
+        #: The part of the list that no trial has, in order; None: computed on demand.
         self._left: list[object] | None = None
-        #: Texts of parameters → number of trials that have them, or will.
+        #: Texts of parameters → number of trials that have or will have them.
         self._known: Counter[str] = Counter()
-        #: Parameter id → text, of what is known.
+        #: Parameter id → text, of known trials.
         self._own: dict[int, str] = {}
-        #: Ids of trials with a user's parameters that are known.
+        #: Ids of known trials with a user's parameters.
         self._given: set[str] = set()
 
     def update_search_space(self, search_space: object) -> None:
@@ -66,7 +66,7 @@ class Batch(Tuner):
         return {"proposed": len(self._own), "left": len(self._found_left())}
 
     def _note(self, trial: Pending | Result) -> None:
-        """Leaves the parameters of a trial out, once."""
+        """Skips the parameters of a trial, once."""
         if trial.parameter_id in self._own or trial.trial_id in self._given:
             return
         text = text_of(trial.parameters)
@@ -98,7 +98,7 @@ def sets(search_space: object) -> list[object]:
 
 
 def _take(known: Counter[str], parameters: object) -> bool:
-    """Whether these parameters are known once more; that once is used up."""
+    """Whether these parameters are known once more; uses up one occurrence."""
     text = text_of(parameters)
     known[text] -= 1
     return known[text] >= 0

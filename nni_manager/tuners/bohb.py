@@ -1,14 +1,14 @@
 """BOHB: Hyperband with new configurations drawn near good ones.
 
-S. Falkner, A. Klein, F. Hutter, "BOHB: Robust and Efficient Hyperparameter Optimization at Scale", ICML 2018,
-Algorithm 2: of the results with the largest budget that has enough of them, the best `top_n_percent` make one density,
-the others another; of `num_samples` points near good ones the one with the greatest quotient is proposed. A share of
-`random_fraction` is drawn from the search space. Budgets are ``max_budget * eta**-k``, not below `min_budget`; the
+S. Falkner, A. Klein, F. Hutter, "BOHB: Robust and Efficient Hyperparameter Optimization at Scale", ICML 2018, Algorithm
+2: of the results with the largest budget that has enough of them, the best `top_n_percent` form one density, the others
+another. Of `num_samples` points near good ones, the one with the greatest quotient is proposed. A share of
+`random_fraction` is drawn from the search space. Budgets are ``max_budget * eta**-k``, not below `min_budget`. The
 brackets are Hyperband's, and the next one begins when there is room for a trial, as in section 4.2.
 
 Trials that failed, were stopped or had no finite result count as worse than all others, as in the authors'
-implementation (https://github.com/automl/HpBandSter). Results of elsewhere, and of a person's parameters, that have no
-`TRIAL_BUDGET` count as such with the largest one, as in NNI.
+implementation (https://github.com/automl/HpBandSter). Imported results, and those of a user's parameters, without a
+`TRIAL_BUDGET` count as having the largest one, as in NNI.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from nni_manager.tuners.hyperband import BracketTuner
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-#: One number for each dimension: a place in the unit interval, the index of an option, NaN where it does not exist.
+#: One number per dimension: a place in the unit interval, the index of an option; NaN: the dimension does not exist.
 Point = list[float]
 
 
 class BOHB(BracketTuner):
-    """`min_points_in_model`: results with one budget that are needed, at least one more than dimensions;
+    """`min_points_in_model`: required number of results with one budget, at least one more than dimensions;
     `bandwidth_factor`: how much wider than the density points are drawn."""
 
     def __init__(
@@ -53,7 +53,7 @@ class BOHB(BracketTuner):
     ) -> None:
         if min_budget > max_budget:
             raise InvalidInput(
-                f"classArgs.min_budget: {min_budget:g} is greater than max_budget {max_budget:g}; exchange them."
+                f"classArgs.min_budget: {min_budget:g} is greater than max_budget {max_budget:g}; swap them."
             )
         super().__init__(
             optimize_mode=optimize_mode, least=min_budget, most=max_budget, eta=eta, serial=False, seed=seed
@@ -64,9 +64,9 @@ class BOHB(BracketTuner):
         self._random_fraction = random_fraction
         self._factor = bandwidth_factor
         self._min_bandwidth = min_bandwidth
-        #: Configuration, budget and loss of what ended, whatever search space it is of.
+        #: Configuration, budget and loss of ended trials, of all search spaces.
         self._results: list[tuple[object, float, float]] = []
-        #: Budget → what ended with it in this search space.
+        #: Budget → results with it in this search space.
         self._known: dict[float, list[tuple[Point, float]]] = {}
 
     def update_search_space(self, search_space: object) -> None:
@@ -80,7 +80,7 @@ class BOHB(BracketTuner):
         self._note(config, budget, loss)
 
     def sample(self, parameter_id: int) -> dict[str, object]:
-        # the largest one that has a model: with ``N_min + 2`` results at least
+        # the largest one with a model: with at least ``N_min + 2`` results
         budget = max((budget for budget, known in self._known.items() if len(known) >= self._least + 2), default=None)
         if budget is None:
             return super().sample(parameter_id)
@@ -105,7 +105,7 @@ class BOHB(BracketTuner):
 
     @property
     def _least(self) -> int:
-        """N_min: points in either density."""
+        """N_min: minimum number of points in each density."""
         return max(self._min_points, len(self.space.places) + 1)
 
     def _near_good(self, known: list[tuple[Point, float]], source: Generator) -> dict[str, object]:

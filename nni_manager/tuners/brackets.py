@@ -1,14 +1,14 @@
-"""Brackets of successive halving: which configuration runs next, and with which budget.
+"""Brackets of successive halving: the next configuration to run, and its budget.
 
 L. Li, K. Jamieson, G. DeSalvo, A. Rostamizadeh, A. Talwalkar, "Hyperband: A Novel Bandit-Based Approach to
 Hyperparameter Optimization", JMLR 18 (2018), Algorithm 1: with ``s_max = floor(log_eta(R))``, for s from s_max down to
-0 a bracket begins with ``n = ceil((s_max + 1) * eta**s / (s + 1))`` configurations of budget ``R * eta**-s``; in its
+0 a bracket begins with ``n = ceil((s_max + 1) * eta**s / (s + 1))`` configurations of budget ``R * eta**-s``. In its
 round i, ``floor(n * eta**-i)`` have the budget ``R * eta**(i - s)``: the best of the round before. After s = 0 it
-begins anew. Budgets above 1 are rounded down to whole numbers, as in NNI.
+restarts. Budgets above 1 are rounded down to whole numbers, as in NNI.
 
-What comes next follows from what is in the brackets alone, not from the order in which it came there: promoted
-configurations of the oldest bracket first, then the first round of the oldest that is not full, then a new bracket.
-So brackets can be put together again from the trials that are known.
+The next configuration depends only on the content of the brackets, not on the order of arrival: promoted configurations
+of the oldest bracket first, then the first round of the oldest that is not full, then a new bracket. So brackets can be
+restored from the known trials.
 
 A configuration whose trial has no finite result is not promoted; with too few others, the next round is smaller.
 """
@@ -19,13 +19,13 @@ import json
 import math
 from dataclasses import dataclass
 
-#: Against logarithms and quotients that are whole numbers but for rounding.
+#: Tolerance for logarithms and quotients that are whole numbers except for rounding.
 _EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    #: The most configurations in it.
+    #: Maximum number of its configurations.
     count: int
     budget: float
 
@@ -43,10 +43,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What is to be run next."""
+    """The next run."""
 
     bracket: Bracket
-    #: What is promoted; None: a new configuration.
+    #: The promoted run; None: a new configuration.
     promoted: Run | None = None
 
     @property
@@ -55,7 +55,7 @@ class Offer:
 
 
 def largest(budgets: float, eta: int) -> int:
-    """``s_max``, for a quotient of the largest and the smallest budget."""
+    """``s_max``, from the quotient of the largest and the smallest budget."""
     return math.floor(math.log(budgets, eta) + _EPSILON)
 
 
@@ -78,7 +78,7 @@ class Bracket:
     def __init__(self, rounds: list[Round]) -> None:
         self.rounds = rounds
         self.is_over = False
-        #: What was promoted to the current round and does not run yet, the best first.
+        #: Runs promoted to the current round that have not started, best first.
         self.waiting: list[Run] = []
         #: Texts of the configurations of its first round.
         self.configs: set[str] = set()
@@ -105,7 +105,7 @@ class Bracket:
         return run
 
     def end(self, run: Run, loss: float) -> None:
-        """Takes the loss of a run of the current round; the last one decides which runs are promoted."""
+        """Notes the loss of a run of the current round; the last one decides which runs are promoted."""
         run.loss = loss
         self._ended += 1
         if self._ended == len(self._runs) and not self.waiting and not self.takes_new:
@@ -121,18 +121,18 @@ class Bracket:
 
 
 class Brackets:
-    """All brackets that are not over. `serial`: the next one begins when the one before is over."""
+    """All unfinished brackets. `serial`: each begins when the previous one is finished."""
 
     def __init__(self, *, most: float, s_max: int, eta: int, serial: bool) -> None:
         self._cycle = [rounds_of(s, s_max, eta, most) for s in range(s_max, -1, -1)]
         self._serial = serial
         self._open: list[Bracket] = []
         self._running: dict[int, Run] = {}
-        #: How many brackets have begun.
+        #: Number of started brackets.
         self.begun = 0
 
     def next(self) -> Offer | None:
-        """What is to be run next; None: something must end first."""
+        """The next run; None: something must end first."""
         for bracket in self._open:
             if bracket.waiting:
                 return Offer(bracket=bracket, promoted=bracket.waiting[0])
@@ -142,24 +142,24 @@ class Brackets:
         return None if self._serial and self._open else Offer(bracket=self._begin())
 
     def accept(self, offer: Offer, parameter_id: int, config: dict[str, object]) -> None:
-        """The configuration runs."""
+        """Notes that the configuration runs."""
         self._running[parameter_id] = offer.bracket.add(parameter_id, config, offer.promoted)
 
     def end(self, parameter_id: int, loss: float) -> None:
-        """Takes the loss of a run that has ended; quiet for what is in no bracket."""
+        """Notes the loss of a run that has ended; ignores runs that are in no bracket."""
         if (run := self._running.pop(parameter_id, None)) is not None:
             run.bracket.end(run, loss)
             self._open = [bracket for bracket in self._open if not bracket.is_over]
 
     def has(self, config: dict[str, object]) -> bool:
-        """Whether a bracket that is not over has this configuration."""
+        """Whether an unfinished bracket has this configuration."""
         text = _text(config)
         return any(text in bracket.configs for bracket in self._open)
 
     def put_back(self, parameter_id: int, config: dict[str, object], budget: float) -> None:
-        """Finds the place of a trial of an earlier process, in the order of the ids; quiet where there is none.
+        """Finds the place of an earlier process's trial, in the order of the ids; ignores trials without one.
 
-        Equal configurations are interchangeable: one that may be a promoted one is.
+        Equal configurations are interchangeable: one that may be a promoted one counts as such.
         """
         offer = self._promotion_of(config, budget) or self._new_of(budget)
         if offer is not None:

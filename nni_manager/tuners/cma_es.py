@@ -1,16 +1,16 @@
-"""CmaEs: covariance matrix adaptation, with the library that Optuna's sampler of that name uses.
+"""CmaEs: covariance matrix adaptation, with the library behind Optuna's sampler of that name.
 
-The numbers that every trial has are drawn from a normal distribution, which each generation of results moves, widens
-and turns: N. Hansen, "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772. Choices, and what exists in one branch
-of a nested choice only, are drawn by TPE from the same results; so is everything where there are fewer than two such
-numbers. Optuna's sampler keeps its distribution beside its trials: here it is computed from the results alone, in their
-order, so that a restarted tuner goes on with the same one.
+The numbers that every trial has are drawn from a normal distribution, which each generation of results moves, scales
+and rotates: N. Hansen, "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772. TPE draws choices, and dimensions
+that exist only in one branch of a nested choice, from the same results; with fewer than two such numbers, it draws
+everything. Optuna's sampler stores its distribution with its trials. Here it is computed from the results alone, in
+their order, so that a restarted tuner continues with the same one.
 
-Imported results make the first distribution: M. Nomura et al., "Warm Starting CMA-ES for Hyperparameter Optimization",
-AAAI 2021. Selection goes by ranks, so a solution that cannot be evaluated is one that ranks last: trials that failed,
+Imported results determine the first distribution: M. Nomura et al., "Warm Starting CMA-ES for Hyperparameter
+Optimization", AAAI 2021. Selection uses ranks, so a solution that cannot be evaluated ranks last: trials that failed,
 were stopped early or had no finite result are members of their generation, worse than all others. A generation is drawn
-as a whole, so trials at the same time need no made-up results; a result that comes when its generation is complete
-belongs to the next one.
+as a whole, so concurrent trials need no made-up results; a result that arrives after its generation is complete belongs
+to the next one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from nni_manager.tuners.optuna_tpe import TPE
 if TYPE_CHECKING:
     from cmaes import CMA
 
-#: The standard deviation of the first generation, of the range.
+#: Standard deviation of the first generation, as a share of the range.
 _FIRST_STEP = 0.25
-#: The share of the imported results that count as good, and how many there must be for that.
+#: Share of the imported results that count as good, and their minimum number.
 _GOOD = 0.1
 _ENOUGH = 10
 
 
 class CmaEs(LearningTuner):
-    """`population_size`: trials of a generation; None: 4 + 3 ln(n) for n numbers, as the tutorial says."""
+    """`population_size`: trials of a generation; None: 4 + 3 ln(n) for n numbers, as in the tutorial."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class CmaEs(LearningTuner):
     ) -> None:
         super().__init__(optimize_mode=optimize_mode, seed=seed)
         self._size = population_size
-        #: The keys of numbers that are drawn here, and what draws all else.
+        #: Keys of the numbers that are drawn here, and the tuner that draws everything else.
         self._numbers: list[Key] = []
         self._others = TPE(optimize_mode=optimize_mode, seed=self.seed)
         self._cma: CMA | None = None
@@ -96,7 +96,7 @@ class CmaEs(LearningTuner):
         return {place.name: {**others, **numbers}[place.name] for place in self.space.places if not place.parent}
 
     def _without_numbers(self, group: object) -> object:
-        """What TPE draws of a search space, or of parameters."""
+        """The part of a search space, or of parameters, that TPE draws."""
         ours = {name for (name,) in self._numbers}
         return {key: value for key, value in group.items() if key not in ours} if isinstance(group, Mapping) else group
 
@@ -106,7 +106,7 @@ class CmaEs(LearningTuner):
         return dict(zip(self._numbers, map(float, cma.ask()), strict=True))
 
     def _caught_up(self) -> CMA:
-        """The distribution after all generations that are complete."""
+        """The distribution after all complete generations."""
         results = self.ended[self.imported :]
         self._cma = self._cma or self._first()
         size = self._cma.population_size

@@ -1,11 +1,10 @@
 """The contract of tuners.
 
-One instance serves one experiment, is called by one thread, one call at a time, and is given a search space first. It
-is never asked twice for the same parameter id. It may assume nothing about when results come: they may be late, out of
-order, of trials it did not propose, or missing.
+One instance serves one experiment. One thread makes one call at a time, and sets a search space first. No parameter id
+is requested twice. Results may be late, out of order, of trials that the tuner did not propose, or missing.
 
-A tuner keeps no state of its own on disk. After a restart `restore` is called once, right after the first search
-space, with everything that was recorded, and must bring the tuner into the state it had.
+A tuner stores no state on disk. After a restart `restore` is called once, right after the first search space, with all
+recorded data, and must restore the tuner's state.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Data = Sequence[Mapping[str, object]]
 
 
 class NoMoreProposals(Exception):
-    """An error: there is nothing to propose, for ever when `permanently`, else until something has been learned."""
+    """The tuner has nothing to propose: forever if `permanently`, otherwise until something has been learned."""
 
     def __init__(self, *, permanently: bool) -> None:
         super().__init__("for ever" if permanently else "at the moment")
@@ -33,7 +32,7 @@ class NoMoreProposals(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A trial that an earlier process proposed, or a user gave, and that has not ended."""
+    """A trial that an earlier process proposed, or a user added, and that has not ended."""
 
     #: None: the user gave the parameters.
     parameter_id: int | None
@@ -49,7 +48,7 @@ class Result:
     #: None: the user gave the parameters.
     parameter_id: int | None
     parameters: object
-    #: As reported: a number, an object with ``default``, anything else a trial may send; None without a final result.
+    #: As reported: a number, an object with ``default``, or anything else; None without a final result.
     value: object
     status: TrialStatus
     trial_id: str
@@ -58,13 +57,13 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Answer to a request for several proposals: for the first ids, as many as there was something for.
+    """Answer to a request for several proposals: for the first ids, as many as available.
 
-    In place of an id there may be one that was asked for earlier and had nothing then.
+    An id may be replaced by an earlier one for which nothing was available.
     """
 
     proposals: Sequence[tuple[int, object]]
-    #: Whether the tuner is exhausted for ever.
+    #: Whether the tuner is permanently exhausted.
     exhausted: bool = False
 
 
@@ -75,20 +74,21 @@ class Tuner(ABC):
     proposes_ahead: bool = False
 
     def pursue(self, goals: Goals) -> None:
-        """Told before all other methods, of an experiment with objectives. Raises InvalidInput by default."""
-        raise InvalidInput(f"objectives: {type(self).__name__} goes by one number")
+        """Sets the objectives, before all other methods. By default raises InvalidInput."""
+        raise InvalidInput(f"objectives: {type(self).__name__} supports a single number only")
 
     @abstractmethod
     def update_search_space(self, search_space: object) -> None:
-        """The first or another search space. Raises InvalidInput when it cannot be used, and keeps the one before."""
+        """Sets the first or another search space. Raises InvalidInput for an unusable one, and keeps the previous
+        one."""
 
     @abstractmethod
     def propose(self, parameter_id: int) -> object:
-        """Parameters for a new trial, as JSON can hold them. Raises NoMoreProposals."""
+        """Parameters for a new trial, as JSON values. Raises NoMoreProposals."""
 
     @abstractmethod
     def learn(self, result: Result) -> None:
-        """Takes the result of an ended trial; called once per trial, also for trials of other origin."""
+        """Learns the result of an ended trial; called once per trial, also for trials of other origin."""
 
     @abstractmethod
     def import_data(self, data: Data) -> None:
@@ -109,8 +109,8 @@ class Tuner(ABC):
         return Batch(proposals=proposals)
 
     def expect(self, *, trials: int | None, concurrency: int) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """Told before the first search space: how many trials the experiment may have in all, None: any number, and how
-        many run at a time. A hint: both may be changed while the experiment runs, and more results may be imported.
+        """Sets, before the first search space, the maximum number of trials (None: unlimited) and of concurrent ones. A
+        hint: both may change while the experiment runs, and more results may be imported.
         """
 
     def continues(self, parameter_id: int) -> int | None:
@@ -121,18 +121,18 @@ class Tuner(ABC):
         return None
 
     def adopt(self, pending: Pending) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """Takes over a running trial that an earlier process of this tuner proposed, or a user gave."""
+        """Adds a running trial that an earlier process of this tuner proposed, or a user added."""
 
     @property
     def withdraws(self) -> bool:
-        """Whether unused proposals may be withdrawn at any time, as others take their place."""
+        """Whether unused proposals may be withdrawn at any time, as others replace them."""
         return False
 
     def withdraw(self, parameter_ids: Sequence[int]) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """Takes back proposals that become no trials, as the search space or what is known has changed."""
+        """Withdraws proposals that become no trials, as the search space or the known results have changed."""
 
     def load_checkpoint(self) -> None:  # noqa: B027 - nothing to do is a fine answer
-        """Reads what an earlier process of a resumed experiment saved. Called before all other methods."""
+        """Reads the state that an earlier process of a resumed experiment saved. Called before all other methods."""
 
     def close(self) -> None:  # noqa: B027 - nothing to do is a fine answer
         """Saves state before an orderly end of the process; not called when it is killed."""

@@ -1,10 +1,11 @@
-"""A tuner that proposes each point of a finite search space once, around one that may repeat itself.
+"""A tuner that proposes each point of a finite search space once, wrapping one that may repeat points.
 
-Where the tuner proposes a point that has a trial, others are drawn, at first near it and then from the whole search
-space. If all of these have trials, too, the next one without a trial is taken from the grid. The tuner is told which
-point became its proposal. When no point is left, there are no more proposals.
+If the inner tuner proposes a point that has a trial, others are drawn, at first near it and then from the whole search
+space. If all of these have trials, too, the next one without a trial is taken from the grid. The inner tuner learns
+which point became its proposal. When no point is left, there are no more proposals.
 
-A search space of one point is repeated: its user measures noise. Infinite search spaces are left to the tuner.
+A search space of one point is repeated, as its user measures noise. Infinite search spaces are passed to the inner
+tuner.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSp
 from nni_manager.domain.space.tried import Tried
 from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, Tuner
 
-#: Draws in place of a repeated point before one is taken from the grid.
+#: Number of draws to replace a repeated point before one is taken from the grid.
 _DRAWS = 50
 
 
 class Distinct(Tuner):
-    """`inner`: a tuner of this package that takes a point other than it proposed by `withdraw` and `adopt`."""
+    """`inner`: a tuner of this package, informed by `withdraw` and `adopt` if its point was replaced."""
 
     def __init__(self, inner: Tuner) -> None:
         self.inner = inner
@@ -100,7 +101,7 @@ class Distinct(Tuner):
         return self.inner.state()
 
     def _other(self, grid: FiniteGrid, repeated: object, parameter_id: int) -> object:
-        """A point without a trial. There is one, and the more draws it takes, the farther it is from the repeated."""
+        """A point without a trial, which must exist; the more draws, the farther from the repeated point."""
         picks = grid.space.picks(repeated) or {}
         source = random.Random(f"{parameter_id}/{text_of(repeated)}")  # noqa: S311 - no secret
         for attempt in range(1, _DRAWS + 1):

@@ -1,15 +1,14 @@
-"""Evolution: a population of the best trials, of which tournaments choose parents, and mutation makes the next trial.
+"""Evolution: tournaments among the best trials choose parents, and mutation creates the next trial.
 
 The first `population_size` trials are drawn from the search space. After that, the population is the `population_size`
-best trials so far; the best of a few of them, drawn by chance, is the parent, and some of its values are changed: a
-number mostly by a little, sometimes to any other, a choice to another option. This is the naive evolution of
-E. Real et al., "Large-Scale Evolution of Image Classifiers", ICML 2017, which NNI's tuner of that name refers to, with
-tournaments of more than two (E. Real et al., "Regularized Evolution for Image Classifier Architecture Search", AAAI
-2019).
+best trials so far. The best of a few random members is the parent, and some of its values are changed: a number mostly
+by a little, sometimes to any other, a choice to another option. This is the naive evolution of E. Real et al.,
+"Large-Scale Evolution of Image Classifiers", ICML 2017, which NNI's tuner of that name refers to, with tournaments of
+more than two (E. Real et al., "Regularized Evolution for Image Classifier Architecture Search", AAAI 2019).
 
 There, an individual that cannot be trained is removed at once: trials that failed, were stopped early or had no finite
-result never are parents. Trials at the same time have parents and mutations of their own, so nothing is made up for
-those that run.
+result are never parents. Concurrent trials have different parents and mutations, so running trials need no made-up
+result.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from nni_manager.domain.space.dimension import Choice
 from nni_manager.domain.space.search_space import PlacedDimension
 from nni_manager.tuners.learning import LearningTuner, Units
 
-#: The share of the population that a tournament has.
+#: The share of the population in a tournament.
 _TOURNAMENT = 0.4
-#: How often a number that changes is drawn anew, and by how much (standard deviation, of the range) it changes else.
+#: Probability that a changing number is drawn again, and otherwise the standard deviation of its change (of the range).
 _ANEW = 0.2
 _STEP = 0.12
 
 
 class Evolution(LearningTuner):
-    """`population_size`: how many trials are drawn at random first, and how many of the best may be parents."""
+    """`population_size`: number of first random trials, and of the best trials that may be parents."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class Evolution(LearningTuner):
 
     def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
         population = self.ranked[: self._size]
-        # those that failed were members, too: with nothing but them, the search goes on by chance
+        # failed ones count as members, too: if all failed, the search continues by chance
         if not population or len(self.ended) < self._size:
             return self.parameters({}, source)
         few = max(2, round(_TOURNAMENT * len(population)))
@@ -54,7 +53,7 @@ class Evolution(LearningTuner):
         return self.parameters(self._mutated(parent.units, source), source)
 
     def _mutated(self, parent: Units, source: random.Random) -> Units:
-        """The parent's values, one at least changed. A branch that it did not take has none, and is drawn."""
+        """The parent's values, with at least one change. A branch that it did not take has none, and is drawn."""
         places = [place for place in self.space.places if place.key in parent]
         if not places:
             return {}
@@ -73,4 +72,4 @@ def _changed(place: PlacedDimension, unit: float, source: random.Random) -> floa
     if source.random() < _ANEW:
         return source.random()
     moved = abs(unit + source.gauss(0, _STEP)) % 2
-    return 2 - moved if moved > 1 else moved  # mirrored at the bounds
+    return 2 - moved if moved > 1 else moved  # reflected at the bounds

@@ -1,9 +1,8 @@
 """GridSearch: every combination once.
 
-Finite dimensions are enumerated completely. The others are halved repeatedly: first the median, then the
-quartiles, then the eighths… Such a grid contains the coarser ones, so all known trials are remembered and left out.
-That memory is the whole state: a restarted tuner goes through the grid from its beginning and leaves out the recorded
-trials.
+Finite dimensions are enumerated completely. The others are halved repeatedly: first the median, then the quartiles,
+then the eighths… Such a grid contains the coarser ones, so all known trials are remembered and skipped. That memory is
+the whole state: a restarted tuner goes through the grid from its beginning and skips the recorded trials.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class GridSearch(Tuner):
 
 
 def combinations(space: SearchSpace) -> Iterator[dict[str, object]]:
-    """All combinations on ever finer grids; those of a coarser grid come again on the finer ones."""
+    """All combinations on ever finer grids; finer grids repeat those of coarser ones."""
     axes = {place.key: _axis(place) for place in space.places if not place.branches}
     grid = Grid(space, axes)
     before = 0
@@ -81,7 +80,7 @@ def combinations(space: SearchSpace) -> Iterator[dict[str, object]]:
             axis.refine(level)
         count = grid.count()
         if count == before:
-            continue  # at this level nothing became finer
+            continue  # nothing became finer at this level
         yield from map(grid.point, range(count))
         before = count
 
@@ -103,7 +102,7 @@ class _Finite:
 class _Infinite:
     """1/2; 1/4, 3/4; 1/8, 3/8, 5/8, 7/8; … of the distribution, each value once; ends when a level has nothing new.
 
-    Multiples of a step without bounds: all that lie inside the level's range, as soon as they are fewer than that.
+    For multiples of an unbounded step: all inside the level's range, as soon as they are fewer than the fractions.
     """
 
     def __init__(self, dimension: Real) -> None:
@@ -121,7 +120,7 @@ class _Infinite:
             return
         multiples = self._multiples(level)
         self._points.update(dict.fromkeys(self._halves(level) if multiples is None else multiples))
-        # the range of multiples widens with the level, whether or not there is one in what was added
+        # the range of multiples widens with the level, even if the addition contains none
         self._is_exhausted = multiples is None and len(self._points) == len(self._order)
         self._order = list(self._points)
 
@@ -132,7 +131,7 @@ class _Infinite:
         return (self._dimension.quantile(_half(index)) for index in range(_halves(level - 1), _halves(level)))
 
     def _multiples(self, level: int) -> Iterator[float] | None:
-        """The multiples of the step as quantiles; None: there are no fewer of them than halves."""
+        """The multiples of the step as quantiles; None: they are not fewer than the fractions."""
         step, quantile = self._dimension.step, self._dimension.quantile
         if step is None:
             return None

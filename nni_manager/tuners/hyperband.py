@@ -1,9 +1,9 @@
-"""Hyperband: many configurations with little budget, the best of them with more; `brackets` has the rule.
+"""Hyperband: many configurations with small budgets, the best of them with larger ones; see `brackets`.
 
-A trial finds its budget beside its parameters, as `TRIAL_BUDGET`; `R` is the largest. A configuration that is promoted
-runs again, with the checkpoint of its trial with less budget. Trials that failed, were stopped or had no finite result
-count as the worst, as in the authors' implementations (https://github.com/automl/HpBandSter); what a person gave, and
-results of elsewhere, are in no bracket.
+A trial gets its budget with its parameters, as `TRIAL_BUDGET`; `R` is the largest. A promoted configuration runs again,
+with the checkpoint of its trial with the smaller budget. Trials that failed, were stopped or had no finite result count
+as the worst, as in the authors' implementations (https://github.com/automl/HpBandSter). Trials with a user's
+parameters, and imported results, are in no bracket.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from nni_manager.tuners.contract import Data, NoMoreProposals, Pending, Result, 
 from nni_manager.tuners.random import chosen_seed, draw
 
 _MOST_DRAWS = 20
-#: The parameter that tells a trial its budget.
+#: The parameter that contains a trial's budget.
 BUDGET = "TRIAL_BUDGET"
-#: Of trials without a usable result, those that say something about their parameters; a cancelled one says nothing.
+#: Statuses without a usable result that say something about the parameters; a cancelled trial says nothing.
 _BAD = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
 
 
 class BracketTuner(Tuner):
-    """Base of tuners that hand out budgets by brackets; new configurations are drawn from the search space."""
+    """Base of tuners that assign budgets by brackets; new configurations are drawn from the search space."""
 
     def __init__(
         self, *, optimize_mode: str, least: float, most: float, eta: int, serial: bool, seed: int | None
@@ -44,7 +44,7 @@ class BracketTuner(Tuner):
         self._brackets = self._new_brackets()
         self._running: set[int] = set()
         self._failed = 0
-        #: Parameter id → that of the run with less budget which it continues.
+        #: Parameter id → that of the run with a smaller budget which it continues.
         self._continued: dict[int, int] = {}
 
     def sample(self, parameter_id: int) -> dict[str, object]:
@@ -52,12 +52,14 @@ class BracketTuner(Tuner):
         return draw(self.space, self.seed, parameter_id)
 
     def observe(self, config: object, budget: float, loss: float) -> None:
-        """Takes the result of a configuration; `loss` is infinite without a usable one."""
+        """Learns the result of a configuration; `loss` is infinite without a usable one."""
 
     def update_search_space(self, search_space: object) -> None:
         space = parse(search_space)
         if any(place.key == (BUDGET,) for place in space.places):
-            raise InvalidInput(f"searchSpace.{BUDGET}: trials get their budget by this name; choose another one.")
+            raise InvalidInput(
+                f"searchSpace.{BUDGET}: this name is reserved for the trial's budget; choose another one."
+            )
         self.space = space
         self._brackets = self._new_brackets()
 
@@ -76,7 +78,7 @@ class BracketTuner(Tuner):
         return self._continued.pop(parameter_id, None)
 
     def _new_config(self, parameter_id: int) -> dict[str, object]:
-        """A configuration that no open bracket has, where one is found soon: it would be measured twice."""
+        """A configuration that is in no open bracket, if one is found soon, so that none is measured twice."""
         config = self.sample(parameter_id)
         for number in range(_MOST_DRAWS):
             if not self._brackets.has(config):
@@ -100,8 +102,8 @@ class BracketTuner(Tuner):
                 self.observe(*self._split(entry.get("parameter")), loss)
 
     def restore(self, *, history: Sequence[Result], unfinished: Sequence[Pending], imported: Sequence[Data]) -> None:
-        """Finds the place of each trial in the order of the ids, with its end where it has ended: what a round resulted
-        in is known before what it promoted has its turn."""
+        """Finds the place of each trial in the order of the ids, with its end if it has ended: a round's results are
+        known before the configurations that it promoted."""
         for data in imported:
             self.import_data(data)
         losses = {result.trial_id: self._loss(result.value) for result in history}
@@ -134,7 +136,7 @@ class BracketTuner(Tuner):
         return self._sign * number if number is not None and math.isfinite(number) else math.inf
 
     def _split(self, parameters: object) -> tuple[object, float]:
-        """The configuration and its budget; one that has none had the largest."""
+        """The configuration and its budget; default: the largest."""
         if not isinstance(parameters, Mapping) or BUDGET not in parameters:
             return parameters, self.most
         config = {name: value for name, value in parameters.items() if name != BUDGET}
@@ -143,8 +145,8 @@ class BracketTuner(Tuner):
 
 
 class Hyperband(BracketTuner):
-    """`R`: the largest budget; `eta`: one of so many is promoted; `exec_mode`: whether a bracket waits for the end of
-    the one before (``serial``), or begins when there is room for a trial (``parallelism``)."""
+    """`R`: the largest budget; `eta`: one of this number is promoted; `exec_mode`: whether a bracket waits for the end
+    of the previous one (``serial``), or begins when there is room for a trial (``parallelism``)."""
 
     def __init__(
         self,

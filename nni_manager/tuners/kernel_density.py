@@ -2,9 +2,9 @@
 
 Numbers are places in the unit interval and have Gaussian kernels; choices are indices and have the kernel of Aitchison
 and Aitken (Biometrika 63, 1976). The width in each dimension is ``1.06 * sigma * n ** (-1 / (4 + d))``, the normal
-reference rule of statsmodels' `KDEMultivariate`, which BOHB's authors use, and at least `min_bandwidth`.
+reference rule of statsmodels' `KDEMultivariate`, as used by BOHB's authors, and at least `min_bandwidth`.
 
-Points are arrays of shape (n, d); a dimension that a point does not have is NaN until `filled` draws it.
+Points are arrays of shape (n, d); a dimension that does not exist in a point is NaN until `filled` draws it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from numpy.typing import NDArray
 
 Array = NDArray[numpy.float64]
 
-#: The logarithm of the least density, 1e-32, so that a quotient of two is no guess far from all points.
+#: Logarithm of the minimum density, 1e-32, so that quotients far from all points are defined.
 _LEAST = -73.68
-#: Wider than this, what is drawn within the unit interval is the same everywhere.
+#: Width above which draws within the unit interval are practically uniform.
 _WIDEST = 3.0
 
 
 class Density:
-    """`sizes`: of each dimension the number of options, or 0 for a number."""
+    """`sizes`: number of options of each dimension, or 0 for a number."""
 
     def __init__(self, points: Array, sizes: list[int], min_bandwidth: float) -> None:
         count, dimensions = points.shape
         widths = 1.06 * points.std(axis=0) * count ** (-1.0 / (4 + dimensions))
-        #: Of a kernel for choices at most what makes all options alike.
+        #: For choices at most the width at which all options are equal.
         most = numpy.array([(size - 1) / size if size else numpy.inf for size in sizes])
         self.points = points
         self.widths: Array = numpy.minimum(numpy.maximum(widths, min_bandwidth), most)
         self._sizes = sizes
 
     def logarithm(self, candidates: Array) -> Array:
-        """The logarithm of the density at each candidate, which is 1e-32 at least."""
+        """The logarithm of the density at each candidate, at least that of 1e-32."""
         total = numpy.zeros((len(candidates), len(self.points)))
-        with numpy.errstate(over="ignore", divide="ignore"):  # widths may be as small as numbers are
+        with numpy.errstate(over="ignore", divide="ignore"):  # widths may be arbitrarily small
             for place, (size, width) in enumerate(zip(self._sizes, self.widths, strict=True)):
                 ours, theirs = candidates[:, place, None], self.points[None, :, place]
                 if size:
@@ -61,7 +61,7 @@ class Density:
 
 
 def filled(points: Array, sizes: list[int], source: Generator) -> Array:
-    """The points with a value of another one, or any value, where they have none."""
+    """The points with missing values replaced by those of another point, or by any value."""
     whole = points.copy()
     for place, size in enumerate(sizes):
         missing = numpy.isnan(points[:, place])
@@ -75,7 +75,7 @@ def filled(points: Array, sizes: list[int], source: Generator) -> Array:
 
 
 def _near(centres: Array, width: float, source: Generator) -> Array:
-    """Normally distributed around the centres, which lie in the unit interval, and drawn anew until inside it."""
+    """Normally distributed around the centres, which are in the unit interval, and redrawn until inside it."""
     drawn = source.normal(centres, width)
     while (outside := (drawn < 0) | (drawn > 1)).any():
         drawn = numpy.where(outside, source.normal(centres, width), drawn)

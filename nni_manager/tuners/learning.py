@@ -1,8 +1,8 @@
-"""What tuners that learn have in common: which results count, in which order, and which trials still run.
+"""The base of learning tuners: which results count, in which order, and which trials still run.
 
-Every value is kept as a number of the unit interval, its place in the distribution of its dimension; so an algorithm
-needs no knowledge of distributions, steps or bounds. What a tuner proposes depends on its seed, the parameter id, and
-what has been learned and still runs, so that a restarted tuner, which was told the same, proposes the same.
+Every value is represented by a number in the unit interval, its place in the distribution of its dimension; so
+algorithms need not know distributions, steps or bounds. Proposals depend on seed, parameter id, known results and
+running trials, so that a restarted tuner with the same data proposes the same.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from nni_manager.tuners.random import chosen_seed
 
 #: The place of each value within its dimension, 0 to 1; only of dimensions that exist in these parameters.
 Units = dict[Key, float]
-#: Which result running trials are supposed to have: the best so far, the worst or the mean.
+#: The assumed result of running trials: the best so far, the worst or the mean.
 Liar = Literal["min", "max", "mean"]
 
-#: Of trials without a usable result, those that say something about their parameters; a cancelled one says nothing.
+#: Statuses without a usable result that say something about the parameters; a cancelled trial says nothing.
 _BAD = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
 
 
@@ -35,36 +35,36 @@ class Observation:
     """A result, smaller is better; of equal ones the earlier comes first."""
 
     loss: float
-    #: 0, 1, … in the order in which results came in; imported ones first.
+    #: 0, 1, … in the order of arrival; imported ones first.
     number: int
     units: Units = field(compare=False)
 
 
-#: What a result is worth: a loss, or several.
+#: The value of a result: a loss, or several.
 W = TypeVar("W")
 
 
 class RememberingTuner(Tuner, Generic[W]):
-    """Remembers results and running trials, whatever search space they are of. `seed`: any whole number; without one,
-    every process draws differently."""
+    """Stores results and running trials, of all search spaces. `seed`: any whole number; default: a different one for
+    every process."""
 
     def __init__(self, *, seed: int | None) -> None:
         self.seed = chosen_seed(seed)
         self.space = SearchSpace(places=())
-        #: Parameters and what they are worth, in the order they came in; imported ones stand before the others.
+        #: Parameters and their values, in the order of arrival; imported ones come before the others.
         self.foreign: list[tuple[object, W]] = []
         self.learned: list[tuple[object, W]] = []
-        #: The parameters of trials that run, by their ids.
+        #: The parameters of running trials, by id.
         self.pending: dict[int, object] = {}
         self.failed = 0
 
     @abstractmethod
     def judge(self, value: object) -> W | None:
-        """What a result is worth; None: it is no result."""
+        """The value of a result; None: it is not usable."""
 
     @abstractmethod
     def sort_out(self) -> None:
-        """Reads everything anew, for another search space or imported results."""
+        """Reads everything again, for another search space or imported results."""
 
     def update_search_space(self, search_space: object) -> None:
         self.space = parse(search_space)
@@ -84,30 +84,30 @@ class RememberingTuner(Tuner, Generic[W]):
 class LearningTuner(RememberingTuner[float]):
     """Base of tuners that learn from results.
 
-    A trial without a finite result is no observation: `ended` has those that failed or were stopped early, too, for
+    A trial without a finite result is not an observation. `ended` also has failed and early-stopped trials, for
     algorithms that learn from them.
     """
 
     def __init__(self, *, optimize_mode: OptimizeModeName, seed: int | None) -> None:
         super().__init__(seed=seed)
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
-        #: Observations of the current search space, in the order in which they came in.
+        #: Observations in the current search space, in the order of arrival.
         self.observed: list[Observation] = []
         #: The same from best to worst.
         self.ranked: list[Observation] = []
-        #: What `observed` has, and trials of this space that failed, were stopped early, or had no finite result: their
-        #: loss is infinite.
+        #: The entries of `observed`, and trials of this space that failed, were stopped early, or had no finite result,
+        #: with an infinite loss.
         self.ended: list[tuple[Units, float]] = []
         self._running: dict[int, Units] = {}
-        #: How many of `observed` and of `ended`, the first ones, come from elsewhere.
+        #: Number of imported entries, the first ones, of `observed` and of `ended`.
         self.imported = 0
 
     @abstractmethod
     def suggest(self, parameter_id: int, source: random.Random) -> dict[str, object]:
-        """Parameters for a new trial; `source` is all the chance there is. Raises NoMoreProposals."""
+        """Parameters for a new trial; `source`: the only source of chance. Raises NoMoreProposals."""
 
     def forget(self) -> None:
-        """Called when `observed` is made anew: drops what was computed from it."""
+        """Called when `observed` is rebuilt. Clears everything computed from it."""
 
     def judge(self, value: object) -> float | None:
         number = default_number(value)
@@ -141,29 +141,29 @@ class LearningTuner(RememberingTuner[float]):
     def state(self) -> dict[str, object]:
         return {"learned": len(self.observed), "failed": self.failed, "running": len(self._running)}
 
-    # What algorithms ask
+    # For algorithms
 
     @property
     def running(self) -> list[Units]:
-        """The parameters of trials that run, in the order of their ids."""
+        """The parameters of running trials, in the order of their ids."""
         return [self._running[number] for number in sorted(self._running)]
 
     def lie(self, liar: Liar) -> float:
-        """The result that running trials are supposed to have, if there is one observation at least."""
+        """The assumed result of running trials, if there is at least one observation."""
         losses = [observation.loss for observation in self.observed]
         if liar == "mean":
             return math.fsum(losses) / len(losses)
         return min(losses) if liar == "min" else max(losses)
 
     def units(self, parameters: object) -> Units | None:
-        """The places of values; None when the parameters are not of this space."""
+        """The places of values; None: the parameters do not belong to this space."""
         picks = self.space.picks(parameters)
         if picks is None:
             return None
         return {place.key: place.dimension.unit(picks[place.key]) for place in self.space.places if place.key in picks}
 
     def parameters(self, units: Units, source: random.Random) -> dict[str, object]:
-        """Parameters with these places; dimensions that have none are drawn."""
+        """Parameters with these places; dimensions without one are drawn."""
         return self.space.assemble(lambda place: place.dimension.quantile(self._unit(units, place, source)))
 
     # Bookkeeping

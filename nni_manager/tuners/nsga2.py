@@ -1,10 +1,10 @@
 """NSGA-II, by Optuna: a genetic algorithm for several objectives (Deb et al. 2002, *A fast and elitist multiobjective
 genetic algorithm*).
 
-Results form generations of `population_size` in the order they come in, the first one of random parameters. The
-parents of a generation are the best of the one before and its parents: by non-dominated sorting, then by crowding
-distance, with constrained domination. A child takes each parameter from one of two parents; some are drawn anew.
-Parameters of a branch of a nested choice are drawn at random, as not all parents have them.
+Results form generations of `population_size` in the order of arrival, the first one of random parameters. The parents
+of a generation are the best of the previous one and its parents: by non-dominated sorting, then by crowding distance,
+with constrained domination. A child takes each parameter from one of two parents; some are redrawn. Parameters in a
+branch of a nested choice are drawn at random, as not all parents have them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Share = Annotated[float, Ge(0), Le(1)]
 
 
 class NSGA2(ObjectivesTuner):
-    """`population_size`: results in a generation. `mutation_prob`: None: one parameter of a child on average."""
+    """`population_size`: results in a generation. `mutation_prob`: None: on average one parameter of a child."""
 
     def __init__(
         self,

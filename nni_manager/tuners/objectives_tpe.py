@@ -1,8 +1,8 @@
 """TPE for several objectives, by Optuna (Ozaki et al. 2020, *Multiobjective tree-structured Parzen estimator*).
 
 The results that count as good are the first fronts of non-dominated sorting, the last of them thinned out by
-hypervolume; with constraints, feasible results stand before the others, and those by the sum of their violations.
-Running trials are shown with a made-up result (the constant liar), one for all objectives.
+hypervolume. With constraints, feasible results come before the others, which are sorted by the sum of their violations.
+Running trials have a made-up result (the constant liar) for each objective.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ObjectivesTPE(ObjectivesTuner):
-    """Takes the arguments of `optuna_tpe.TPE`, but for `optimize_mode`: objectives say their directions."""
+    """Takes the arguments of `optuna_tpe.TPE`, except `optimize_mode`, as objectives have directions."""
 
     def __init__(
         self,

@@ -1,7 +1,6 @@
-"""What tuners for several objectives share, on Optuna: one study with the results so far.
+"""The base of tuners for several objectives with Optuna: one study with the results so far.
 
-A trial whose result lacks an objective, or holds one that is no finite number, has no rank among the others: it teaches
-nothing.
+A trial whose result lacks an objective, or has one that is not a finite number, cannot be ranked, so it is ignored.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class ObjectivesTuner(OptunaTuner[Worth]):
-    """`seed`: any whole number; without one, every process draws differently."""
+    """`seed`: any whole number; default: a different one for every process."""
 
     def __init__(self, *, seed: int | None) -> None:
         super().__init__(seed=seed)
         self._goals = Goals(objectives={})
-        #: The known results as Optuna's trials, and what is shown to its sampler; made on demand.
+        #: The known results as Optuna's trials, for its sampler; created on demand.
         self._trials: list[FrozenTrial] = []
         self._shown: list[FrozenTrial] = []
         self._study: Study | None = None
 
     @abstractmethod
     def make_sampler(self, seed: int) -> BaseSampler:
-        """The sampler of one proposal; told of constraints by `constraints_of`."""
+        """The sampler of one proposal; gets constraints from `constraints_of`."""
 
     def attributes(self, number: int) -> dict[str, Any]:
         """Optuna's attributes of the result with that number, 0-based in the order of arrival."""
         return {}
 
     def lie(self) -> Worth | None:
-        """What running trials are supposed to be worth; None: they are not shown."""
+        """The assumed values of running trials; None: they are left out."""
         return None
 
     def pursue(self, goals: Goals) -> None:
@@ -63,7 +62,7 @@ class ObjectivesTuner(OptunaTuner[Worth]):
             return self.drawn(study.ask())
 
     def _current_study(self) -> Study:
-        """The study, with all results and, where there is a lie, the running trials."""
+        """The study, with all results and, with an assumed value, the running trials."""
         for picks, worth in self.known[len(self._trials) :]:
             self._trials.append(self._ended(picks, worth, self.attributes(len(self._trials))))
         lie = self.lie()
@@ -82,7 +81,7 @@ class ObjectivesTuner(OptunaTuner[Worth]):
 
 
 def constraints_of(trial: FrozenTrial) -> list[float]:
-    """The violations of a trial that `ObjectivesTuner` made, for Optuna's `constraints_func`."""
+    """The violations of a trial created by `ObjectivesTuner`, for Optuna's `constraints_func`."""
     return list(trial.system_attrs["constraints"])
 
 

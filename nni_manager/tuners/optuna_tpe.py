@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 _LIAR = "constant_liar_type"
-#: The result that running trials are supposed to have, of those that there are.
+#: The assumed result of running trials, computed from the known ones.
 LIARS: dict[str, Callable[[list[float]], float]] = {
     "best": min,
     "worst": max,
@@ -37,28 +37,28 @@ LIARS: dict[str, Callable[[list[float]], float]] = {
 class TpeArguments:
     """The arguments of TPE, NNI's ``tpe_args``. None: Optuna's own rule."""
 
-    #: ``best``, ``worst``, ``mean``: which result running trials are supposed to have; None: they are left out. NNI's
-    #: default is ``best``, which draws trials that run side by side together instead of apart.
+    #: ``best``, ``worst``, ``mean``: assumed result of running trials; None: they are left out. NNI's default is
+    #: ``best``, which draws concurrent trials together instead of apart.
     constant_liar_type: Literal["best", "worst", "mean"] | None = "worst"
-    #: Trials drawn at random before results count. NNI's default is 20; ten fewer make 60 trials better.
+    #: Random trials before results count. NNI's default is 20; ten fewer make 60 trials better.
     n_startup_jobs: Annotated[int, Ge(0)] = 10
-    #: Candidates drawn for one proposal.
+    #: Number of candidates per proposal.
     n_ei_candidates: Annotated[int, Ge(1)] = 24
-    #: How many of the newest trials count in full.
+    #: Number of newest trials with full weight.
     linear_forgetting: Annotated[int, Ge(1)] | None = None
-    #: Weight of the search space itself against one result.
+    #: Weight of the search space itself relative to one result.
     prior_weight: Annotated[float, Ge(0)] | None = None
     #: ``gamma * sqrt(n)`` of n results count as good, at most 25 or `linear_forgetting`.
     gamma: Annotated[float, Gt(0)] | None = None
 
     @staticmethod
     def parse(given: Mapping[str, Any]) -> TpeArguments:
-        """The arguments that a config gives; null is a value of `constant_liar_type` alone."""
+        """The arguments in a config; null is only valid for `constant_liar_type`."""
         return TpeArguments(**{name: value for name, value in given.items() if value is not None or name == _LIAR})
 
 
 class TPE(OptunaTuner[float]):
-    """`seed`: any whole number. Results that are no finite number count as failed: they teach nothing."""
+    """`seed`: any whole number. Results that are not finite numbers count as failed, and are ignored."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class TPE(OptunaTuner[float]):
         self._sign = -1.0 if optimize_mode == "maximize" else 1.0
         self._arguments = tpe_args if isinstance(tpe_args, TpeArguments) else TpeArguments.parse(tpe_args or {})
         self.startup = self._arguments.n_startup_jobs
-        #: The known results as trials of Optuna, made on demand.
+        #: The known results as trials of Optuna, created on demand.
         self._trials: list[FrozenTrial] = []
 
     def judge(self, value: object) -> float | None:
@@ -118,7 +118,7 @@ def sampler_options(given: TpeArguments, space: SearchSpace) -> dict[str, Any]:
         "n_startup_trials": 0,
         "n_ei_candidates": given.n_ei_candidates,
         "constant_liar": False,
-        # correlations are only seen between dimensions that every trial has
+        # correlations are only visible between dimensions that every trial has
         "multivariate": not any(place.branches for place in space.places),
     }
     if given.prior_weight is not None:
@@ -146,11 +146,11 @@ def _weights(in_full: int) -> Callable[[int], Any]:
 
 
 def _sampler(seed: int, space: SearchSpace, **options: Any) -> TPESampler:
-    """Optuna's TPE sampler, for a search space that is known. `options`: its own; with `multivariate`, every trial has
-    all dimensions of the space.
+    """Optuna's TPE sampler, for a known search space. `options`: its own; with `multivariate`, every trial has all
+    dimensions of the space.
 
-    Optuna infers the dimensions that are drawn together from all trials of the study, anew for each study: most of the
-    time of a proposal with 1,000 results. Here all results are of one search space, which says the same.
+    For each study, Optuna infers the dimensions that are drawn together from all its trials, which takes most of the
+    time of a proposal with 1,000 results. Here all results belong to one search space, which gives the same.
     """
     from optuna.samplers import TPESampler
 
@@ -164,6 +164,6 @@ def _sampler(seed: int, space: SearchSpace, **options: Any) -> TPESampler:
 
 
 def _together(space: SearchSpace) -> dict[str, BaseDistribution]:
-    """Dimensions come in Optuna's order, which decides what is drawn first; a choice of one option is none there."""
+    """Dimensions in Optuna's order, which decides what is drawn first; without choices of a single option."""
     all_of_them = {name_of(place): distribution_of(place) for place in space.places}
     return {name: all_of_them[name] for name in sorted(all_of_them) if not all_of_them[name].single()}

@@ -1,10 +1,10 @@
-"""What tuners on Optuna share: the results so far as its trials, places of a search space as its parameters.
+"""The base of tuners with Optuna: the results so far as its trials, places of a search space as its parameters.
 
 Optuna gets the unit interval for every number and a category for every choice; quantiles and rounding are done here.
-Each proposal has a seed of its own, so that a restarted tuner that has learned the same results in the same order
-proposes the same parameters.
+Each proposal has its own seed, so that a restarted tuner with the same results in the same order proposes the same
+parameters.
 
-Optuna and numpy take 0.4 s to import. This is put off until there are enough results; the trials before are drawn at
+Optuna and numpy take 0.4 s to import. This is delayed until there are enough results; the first trials are drawn at
 random.
 """
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from optuna.storages import InMemoryStorage
     from optuna.trial import FrozenTrial, Trial, TrialState
 
-#: What `SearchSpace.picks` answers.
+#: The result of `SearchSpace.picks`.
 Picks = dict[Key, object]
 
 
 class OptunaTuner(RememberingTuner[W]):
-    """What is worth nothing teaches nothing."""
+    """Trials without a value are ignored."""
 
     #: Number of results before which parameters are drawn at random.
     startup: int
@@ -47,7 +47,7 @@ class OptunaTuner(RememberingTuner[W]):
 
     @abstractmethod
     def forget(self) -> None:
-        """Called when `known` is made anew: drops what was made of it."""
+        """Called when `known` is rebuilt. Clears everything derived from it."""
 
     def propose(self, parameter_id: int) -> dict[str, object]:
         # without a result there is no basis, whatever `startup` is
@@ -83,7 +83,7 @@ class OptunaTuner(RememberingTuner[W]):
     # For Optuna
 
     def running(self, lie: W) -> list[tuple[Picks, W]]:
-        """The trials that run, in the order of their ids, as if they had that result."""
+        """The running trials, in the order of their ids, as if they had that result."""
         return self._of_this_space((self.pending[number], lie) for number in sorted(self.pending))
 
     def seed_of(self, parameter_id: int) -> int:
@@ -100,7 +100,7 @@ class OptunaTuner(RememberingTuner[W]):
         return self.space.assemble(choose)
 
     def frozen(self, picks: Picks, **result: Any) -> FrozenTrial:
-        """A trial that has ended. `result`: as `optuna.trial.create_trial` takes it."""
+        """An ended trial. `result`: as in `optuna.trial.create_trial`."""
         from optuna.trial import create_trial
 
         units: dict[str, Any] = {}
@@ -112,7 +112,7 @@ class OptunaTuner(RememberingTuner[W]):
 
 
 def showing(trials: list[FrozenTrial]) -> InMemoryStorage:
-    """A storage that shows what is in `trials`, whatever else is asked of it."""
+    """A storage that contains only `trials`."""
     from optuna.storages import InMemoryStorage
 
     class Shown(InMemoryStorage):

@@ -1,6 +1,6 @@
 """Random: every proposal is drawn from the search space; results change nothing.
 
-A proposal depends on seed and parameter id alone, so that a restarted tuner continues the same sequence.
+A proposal depends only on seed and parameter id, so that a restarted tuner continues the same sequence.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nni_manager.tuners.contract import Data, Result, Tuner
 
 
 class Random(Tuner):
-    """`seed`: any whole number; without one, every process draws differently."""
+    """`seed`: any whole number; default: a different one for every process."""
 
     proposes_ahead = True
 
@@ -46,7 +46,7 @@ class Random(Tuner):
 
 
 def draw(space: SearchSpace, seed: int, parameter_id: int | str) -> dict[str, object]:
-    """Parameters that depend on the arguments alone, on every machine."""
+    """Parameters that depend only on the arguments, on every machine."""
     source = random.Random(f"{seed}/{parameter_id}")  # noqa: S311 - no secret
     return space.assemble(lambda place: place.dimension.quantile(source.random()))
 

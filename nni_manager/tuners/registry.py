@@ -1,6 +1,7 @@
 """Tuners by name: built-ins, then entry points of the group ``nni_manager.tuners``.
 
-`find` imports no algorithm; `create` does. Users' classes are `trial_runner.tuner_host`'s: they run in another Python.
+`find` imports no algorithm; `create` does. Users' classes belong to `trial_runner.tuner_host`, as they run in another
+Python.
 """
 
 from __future__ import annotations
@@ -96,13 +97,15 @@ CATALOGUE = Catalogue(
 
 
 def create(spec: AlgorithmSpec) -> Tuner:
-    """The tuner itself, of a `spec` with a name. Raises InvalidInput."""
+    """The tuner of a `spec` with a name. Raises InvalidInput."""
     algorithm = CATALOGUE.find(spec.name)
     if spec.objectives and algorithm.with_objectives:
         algorithm = replace(algorithm, location=algorithm.with_objectives)
     tuner = algorithm.create(spec.class_args)
     if not isinstance(tuner, Tuner):
-        raise InvalidInput(f"name: what is installed as tuner {spec.name!r} is no nni_manager.tuners.contract.Tuner.")
+        raise InvalidInput(
+            f"name: the object installed as tuner {spec.name!r} is not a nni_manager.tuners.contract.Tuner."
+        )
     if spec.objectives:
         tuner.pursue(Goals.of(spec.objectives, spec.constraints))
     return Distinct(tuner) if algorithm.is_wrapped else tuner

@@ -1,6 +1,6 @@
-"""Tests of every tuner, to inherit: write a class with a `make` and let pytest collect it.
+"""Tests for every tuner, to inherit: write a class with a `make` and let pytest collect it.
 
-For tuners that propose parameters of NNI's search spaces; a tuner with a smaller range overrides `spaces`.
+For tuners that propose parameters of NNI's search spaces; a tuner for fewer types overrides `spaces`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NESTED = dimension(
     {"_name": "deep", "inner": dimension("choice", {"_name": "a", "x": dimension("uniform", 0, 1)}, {"_name": "b"})},
 )
 
-#: One search space for each type of dimension, and some together.
+#: One search space for each type of dimension, and some combined.
 SPACES: dict[str, Space] = {
     "choice": {"x": dimension("choice", "a", 1, 2.5, True, None, [1, 2])},
     "randint": {"x": dimension("randint", -3, 1000)},
@@ -49,9 +49,9 @@ SPACES: dict[str, Space] = {
 class TunerContract:
     """The contract of tuners as tests: inherit, and override `make`."""
 
-    #: Whether two instances made with the same seed propose the same; false for what draws without a seed.
+    #: Whether two instances with the same seed propose the same; False for tuners without a seed.
     seeded = True
-    #: How many proposals each test takes; more than a tuner needs to leave its starting phase.
+    #: Number of proposals per test; more than a tuner needs to leave its starting phase.
     proposals = 30
 
     def make(self) -> Tuner:
@@ -70,7 +70,7 @@ class TunerContract:
         return parse(space).contains(parameters)
 
     def test_proposals_follow_from_space_and_seed(self) -> None:
-        """Proposals lie in the space; the same seed gives the same ones; another space is used from the next one on."""
+        """Proposals are in the space; the same seed gives the same ones; a new space applies to the next one."""
         another = self.another_space()
         for tuner, space in self._tuners():
             proposed = run(tuner, self.proposals)
@@ -100,7 +100,7 @@ class TunerContract:
             restored.restore(history=history, unfinished=pending, imported=[])
             assert _next(restored, self.proposals) == _next(steady, self.proposals), name
 
-    def test_results_may_be_late_strange_or_of_strangers(self) -> None:
+    def test_late_odd_and_foreign_results_are_tolerated(self) -> None:
         for tuner, space in self._tuners():
             parameters = [through_json(tuner.propose(number)) for number in range(self.proposals)]
             for number in reversed(range(self.proposals)):
@@ -125,7 +125,7 @@ class TunerContract:
 
 
 def run(tuner: Tuner, proposals: int) -> list[object]:
-    """Proposes and learns, one trial after the other; answers what was proposed."""
+    """Proposes and learns, one trial after the other; returns the proposals."""
     proposed = []
     for number in range(proposals):
         proposed.append(through_json(tuner.propose(number)))
@@ -144,7 +144,7 @@ def result(parameter_id: int | None, parameters: object, value: object) -> Resul
 
 
 def score(parameters: object) -> float:
-    """Some number that depends on the parameters alone."""
+    """A number that depends only on the parameters."""
     return sum(ord(letter) * weight for letter, weight in zip(json.dumps(parameters), count(1), strict=False)) % 101
 
 

@@ -1,1 +1,1 @@
-"""Services that are asked over HTTP: accounts, pacing, lists that experiments share, and jobs led that way."""
+"""Services with an HTTP API: accounts, rate limits, lists that experiments share, and jobs."""

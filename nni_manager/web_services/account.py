@@ -1,11 +1,11 @@
-"""An account of a service with an HTTP API: one client, one pace and one health for all its experiments.
+"""An account of a service with an HTTP API: one client, one rate limit and one health for all its experiments.
 
-An adapter inherits `WebAccount` for its service: one method a remote call, each a line of `ask`. A `WebLease` is one
-training service's use of it: it checks the experiment's own credential first, switches to another one's when the
-service refuses the credential in use, and takes a new one from `Platform.renew`. Errors of `ask`:
+An adapter inherits `WebAccount` for its service, with one method per remote call, each a line of `ask`. A `WebLease` is
+one training service's use of it: it checks the experiment's own credential first, switches to another one's if the
+service refuses the credential in use, and gets new ones from `Platform.renew`. Errors of `ask`:
 
-* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer of a proxy. `refused`:
-  the request was certainly not carried out.
+* `PlatformUnavailable`: no connection, no answer, 408, 429, 5xx, or an answer of a proxy. `refused`: the request
+  certainly had no effect.
 * `BadCredentials`: 401, or the service's other statuses for it (`credential_statuses`).
 * `Refused`: the service refused the request. The adapter translates it.
 
@@ -30,27 +30,27 @@ from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.web_services import authorities
 from nni_manager.web_services.pacing import Pacing
 
-#: Seconds until a service counts as silent.
+#: Seconds after which a service counts as not answering.
 TIMEOUT_S = 20.0
-#: Seconds that a call may wait for its turn; a longer wait raises PlatformUnavailable.
+#: Seconds that a call may wait for the rate limit; a longer wait raises PlatformUnavailable.
 PATIENCE_S = 15.0
-#: Seconds without calls after a 429 without `Retry-After`, and at most after any.
+#: Seconds without calls after a 429 without `Retry-After`, and maximum after any.
 _BACK_OFF_S = 10.0
 _LONGEST_BACK_OFF_S = 3600.0
-#: The next step after a certificate that is self-signed, or signed by a private authority.
-_OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file of the certificates that it is to trust"
+#: The next step after a self-signed certificate, or one signed by a private authority.
+_OTHER_AUTHORITY = "; set SSL_CERT_FILE, for the manager, to a file with the certificates to trust"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """Headers and parameters that authenticate requests. Secret: `repr` shows none of them."""
+    """Headers and parameters that authenticate requests. Secret: hidden in `repr`."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     params: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Refused(PlatformError):
-    """A refusal of the service: its status, its own code and its own words. For the adapter to translate."""
+    """A refusal of the service: its status, code and message. The adapter translates it."""
 
     def __init__(self, status: int, code: str, words: str) -> None:
         super().__init__(f"{status} {code}: {words}" if code else f"{status}: {words}")
@@ -61,12 +61,12 @@ class Refused(PlatformError):
 
 class WebAccount(Connection):
     """An account of a service with an HTTP API; to be inherited. `name`: of the service, for sentences; `paces`: kind
-    of call → how often; ``all`` counts every call.
+    of call → its rate limit; ``all`` counts every call.
 
     `transport`: for tests. Credentials are `Lease`'s opaque texts; `signature_of` turns one into a `Signature`.
     """
 
-    #: Answers that mean that the credential is refused.
+    #: Statuses that mean that the credential is refused.
     credential_statuses: Collection[int] = (401,)
 
     def __init__(
@@ -85,12 +85,12 @@ class WebAccount(Connection):
         self._paces = paces
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
-        #: What requests carry.
+        #: Headers and parameters of requests.
         self.signature = Signature()
-        #: What no sentence of this account shows.
+        #: Texts to remove from sentences of this account.
         self.secrets = SecretTexts()
 
-    # Of a Connection
+    # Methods of a connection
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -103,17 +103,17 @@ class WebAccount(Connection):
     async def use(self, credential: str) -> None:
         self.signature = await self.signature_of(credential)
 
-    # For adapters to say
+    # For adapters
 
     async def signature_of(self, credential: str) -> Signature:
-        """The signature that requests with a credential carry. May ask the service, for a token.
+        """The signature for requests with a credential. May call the service, for a token.
 
         Raises BadCredentials or PlatformUnavailable.
         """
         raise NotImplementedError
 
     async def try_out(self, signature: Signature) -> None:
-        """Asks the service something that needs credentials. Raises BadCredentials or PlatformUnavailable."""
+        """Makes a call that needs credentials. Raises BadCredentials or PlatformUnavailable."""
         raise NotImplementedError
 
     async def signed_anew(self) -> bool:
@@ -121,7 +121,7 @@ class WebAccount(Connection):
         return False
 
     def words(self, response: httpx.Response) -> tuple[str, str]:
-        """The service's own code and own words in an answer that refuses. Usually JSON with `code` and `message`."""
+        """The service's code and message in a refusal. Usually JSON with `code` and `message`."""
         try:
             body = response.json()
         except ValueError:
@@ -130,7 +130,7 @@ class WebAccount(Connection):
             return "", response.text
         return str(body.get("code") or ""), str(body.get("message") or body.get("error") or response.text)
 
-    # Asking
+    # Calls
 
     async def ask(
         self,
@@ -144,9 +144,9 @@ class WebAccount(Connection):
         headers: Mapping[str, str] = {},
         **body: Any,
     ) -> httpx.Response:
-        """The answer to a request that was granted. `path`: below the base; `body`: httpx's `json`, `content`, `data`.
+        """The response to a successful request. `path`: below the base; `body`: httpx's `json`, `content`, `data`.
 
-        `signature`: another one than that in use, which is not replaced when it is refused.
+        `signature`: to use instead of the current one; it is not replaced if it is refused.
         """
         await self._turn(pace, patience_s)
         used = self.signature if signature is None else signature
@@ -160,17 +160,17 @@ class WebAccount(Connection):
         return self._judged(response, pace)
 
     async def ask_json(self, method: str, path: str, **options: Any) -> Any:
-        """The answer to a request, as `ask`, in JSON. Other answers come from a proxy: PlatformUnavailable."""
+        """The JSON of a response, as `ask`. Other responses come from a proxy: PlatformUnavailable."""
         response = await self.ask(method, path, **options)
         try:
             return response.json()
         except ValueError:
-            raise self.away("answered with something that is no JSON; is the address right?") from None
+            raise self.away("did not answer with JSON; check the address") from None
 
     async def _turn(self, pace: str, patience_s: float) -> None:
         for name in dict.fromkeys((pace, "all")):
             if (pacing := self._paces.get(name)) is not None and not await pacing.turn_within(patience_s):
-                raise self.away("is asked as often as it allows; the next turn is too far away", refused=True)
+                raise self.away("is at its rate limit; retrying soon", refused=True)
 
     async def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
         if self._client is None:
@@ -199,7 +199,7 @@ class WebAccount(Connection):
             if told_s is not None or status == 429:
                 self._back_off(pace, _BACK_OFF_S if told_s is None else told_s)
         if status == 429:
-            raise self.away("asks to be asked less often", refused=True)
+            raise self.away("demands fewer calls", refused=True)
         code, words = self.words(response)
         shown = self.secrets.shown(words)
         if status in self.credential_statuses:
@@ -208,7 +208,7 @@ class WebAccount(Connection):
             raise self._note_down(f"answered {status}: {shown}" if shown else f"answered {status}", refused=False)
         if status < 400:
             place = self.secrets.redacted(response.headers.get("Location", "somewhere else").partition("?")[0])
-            raise self._note_down(f"leads to {place}; is the address right?", refused=True)
+            raise self._note_down(f"redirects to {place}; check the address", refused=True)
         self.note_up()
         raise Refused(status, self.secrets.redacted(code), shown)
 
@@ -231,7 +231,7 @@ class WebAccount(Connection):
 
 
 def retry_after_s(value: str | None, now_s: float) -> float | None:
-    """Seconds that a Retry-After asks for: a number, or a date; None: it says neither. `now_s`: since the epoch."""
+    """Seconds in a Retry-After header: a number, or a date; None: invalid. `now_s`: since the epoch."""
     if value is None:
         return None
     try:
@@ -249,7 +249,7 @@ T = TypeVar("T")
 
 
 class WebLease(Generic[A]):
-    """One training service's use of an account; any `Connection` will do. An adapter may have several.
+    """One training service's use of an account; supports any `Connection`. An adapter may have several.
 
     `owner`: experiment and service.
     """
@@ -269,14 +269,14 @@ class WebLease(Generic[A]):
         return f"WebLease(key={self._key!r}, owner={self._owner!r})"
 
     async def enter(self) -> None:
-        """Takes the lease, without asking anything."""
+        """Takes the lease, without any call."""
         self._given, self._has_moved, stack = None, False, AsyncExitStack()
         lease = self._connections.lease(self._key, self._owner, self._make, self._credential)
         self._lease = await stack.enter_async_context(lease)
         self._stack = stack
 
     async def enter_checked(self) -> None:
-        """Takes the lease, once the credential was accepted. Raises BadCredentials and PlatformUnavailable."""
+        """Takes the lease, after the credential was accepted. Raises BadCredentials and PlatformUnavailable."""
         await self.enter()
         try:
             assert self._lease is not None, "entered"
@@ -286,12 +286,12 @@ class WebLease(Generic[A]):
             raise
 
     async def leave(self) -> None:
-        """Gives the lease back. Idempotent."""
+        """Returns the lease. Idempotent."""
         self._lease = None
         await self._stack.aclose()
 
     async def _take_given(self) -> None:
-        """Switches to the credential that `renew` brought.
+        """Switches to the credential of `renew`.
 
         For another account, its lease is taken before the old one is returned; calls on the old one may fail then.
         """
@@ -306,7 +306,7 @@ class WebLease(Generic[A]):
 
     @asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """A context in which the account is leased, whether it was before or not: for `preflight` and `clean`."""
+        """A context in which the account is leased, even if it was not before: for `preflight` and `clean`."""
         if self._lease is not None:
             yield
             return
@@ -317,7 +317,7 @@ class WebLease(Generic[A]):
             await self.leave()
 
     def renew(self, credential: str, key: str = "") -> None:
-        """Takes another credential, for the next call. `key`: where it is one for another account."""
+        """Sets another credential, for the next call. `key`: if it is for another account."""
         if key not in ("", self._key):
             self._key, self._has_moved = key, True
         if credential != self._credential or self._has_moved:
@@ -325,12 +325,12 @@ class WebLease(Generic[A]):
 
     @property
     def connection(self) -> A:
-        """The account, for what needs no credential. Only while entered."""
+        """The account, for calls without credentials. Only while entered."""
         assert self._lease is not None, "entered"
         return self._lease.connection
 
     async def call(self, ask: Callable[[A], Awaitable[T]]) -> T:
-        """Calls `ask` with the account, after its credential was accepted. Raises what `ask` does."""
+        """Calls `ask` with the account, after its credential was accepted. Raises the exceptions of `ask`."""
         assert self._lease is not None, "entered"
         await self._take_given()
         account = await self._lease.use()
@@ -338,13 +338,13 @@ class WebLease(Generic[A]):
         try:
             return await ask(account)
         except BadCredentials as error:
-            if self._lease.serving is serving:  # else a concurrent call has found a good one
+            if self._lease.serving is serving:  # otherwise a concurrent call has found a valid one
                 await self._lease.refused(error)
             return await ask(self._lease.connection)
 
 
 class _WithoutQuery(logging.Filter):
-    """A filter that takes query and login out of addresses in httpx's log: some services want passwords there."""
+    """A filter that removes query and login from addresses in httpx's log: some services require passwords there."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):

@@ -1,4 +1,4 @@
-"""The certificates that services are checked by: read once for all accounts, as that takes 40 ms and a megabyte."""
+"""The certificates for checking services: read once for all accounts, as that takes 40 ms and a megabyte."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import httpx
 
 
 def trusted() -> ssl.SSLContext:
-    """The authorities that `SSL_CERT_FILE` or `SSL_CERT_DIR` name now, else the public ones; not to be changed.
+    """The authorities in `SSL_CERT_FILE` or `SSL_CERT_DIR`, or else the public ones; do not change the result.
 
-    Raises OSError where the named file cannot be read.
+    Raises OSError if the file cannot be read.
     """
     named = os.environ.get("SSL_CERT_FILE") or "", os.environ.get("SSL_CERT_DIR") or ""
     return _read(named, tuple(_changed_ns(path) for path in named))
@@ -25,7 +25,7 @@ def _read(named: tuple[str, str], changed_ns: tuple[int, int]) -> ssl.SSLContext
 
 
 def _changed_ns(path: str) -> int:
-    """When it was changed; 0: there is none."""
+    """Time of its last change; 0: it does not exist."""
     with suppress(OSError):
         return os.stat(path).st_mtime_ns
     return 0

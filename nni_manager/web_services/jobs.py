@@ -1,4 +1,4 @@
-"""Jobs of a service that is polled over HTTP, with folders on storage that both sides mount.
+"""Jobs of a service that is polled over HTTP, with folders on storage that manager and jobs mount.
 
 An adapter inherits `WebJobs` and adds the account, the storage, `submit`, `observe`, and how jobs are stopped. It
 records an accepted job with `_accepted` and each report with `_noted`, so that an end is evaluated once.
@@ -25,15 +25,15 @@ from nni_manager.web_services.shared_list import SharedList
 
 log = logging.getLogger(__name__)
 
-#: Most characters of an unknown word in the log.
+#: Maximum length of an unknown status in the log.
 _MOST_SHOWN = 100
 
 
 class StateTable:
-    """The states of jobs by a service's words. A word outside the table is UNKNOWN, which changes nothing, and is
+    """Maps the service's statuses to job states. A status outside the table is UNKNOWN, which changes nothing, and is
     logged once.
 
-    `states`: words that map to UNKNOWN are expected and not logged.
+    `states`: statuses that map to UNKNOWN are expected and not logged.
     """
 
     def __init__(self, service: str, states: Mapping[str, JobState]) -> None:
@@ -46,12 +46,14 @@ class StateTable:
         if state is None and word not in self._named:
             self._named.add(word)
             shown = word[:_MOST_SHOWN]
-            log.warning("%s says %r of a job, which is in no table; the trial stays as it is", self._service, shown)
+            log.warning(
+                "%s reported the unknown status %r of a job; the trial's status is unchanged", self._service, shown
+            )
         return state or JobState.UNKNOWN
 
 
 class UnlistedJobs:
-    """The order of queries about unlisted jobs: `most` in a round, the longest waiting first."""
+    """The order of queries for unlisted jobs: `most` per round, the longest waiting first."""
 
     def __init__(self, most: int = 10) -> None:
         self._most = most
@@ -76,7 +78,7 @@ ListT = TypeVar("ListT")
 class ListingAccount(WebAccount, Generic[ListT]):
     """An account with one list of jobs for all experiments, long enough for all followed jobs."""
 
-    #: Made by the adapter's account.
+    #: Created by the adapter's account.
     _list: SharedList[ListT]
 
     async def close(self) -> None:
@@ -137,7 +139,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
 
     @abc.abstractmethod
     async def _stop(self, handles: Sequence[JobHandle]) -> None:
-        """Stops jobs. Quiet for ended and unknown ones."""
+        """Stops jobs. Ignores ended and unknown ones."""
 
     def renew(self, config: ConfigT) -> None:
         super().renew(config)
@@ -172,7 +174,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Stops jobs that still run and forgets all. The service keeps jobs for good, and their user the files."""
+        """Stops running jobs and forgets all. The service keeps jobs forever, and the user keeps the files."""
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
         for handle in handles:
             self._ended.pop(handle.job_name, None)
@@ -184,17 +186,17 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
 
 
 def name_of(handle: JobHandle) -> str:
-    """The service's name of a job; in databases of earlier versions an object has it."""
+    """The service's name of a job; in databases of earlier versions it is an object."""
     return str(json.loads(handle.data)["name"]) if handle.data.startswith("{") else handle.data
 
 
 def names_of(spec: JobSpec, separator: str) -> list[str]:
-    """The names that a job may get: the documented one, and another where a foreign job has that."""
+    """The possible names of a job: the documented one, and another if a foreign job has that."""
     return [spec.name, f"{spec.name}{separator}{spec.nonce[:8]}"] if spec.nonce else [spec.name]
 
 
 async def all_of(calls: Iterable[Awaitable[object]]) -> None:
-    """Awaits all of these calls, also after one has failed. Raises the first error."""
+    """Awaits all of these calls, even after one has failed. Raises the first error."""
     for error in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(error, BaseException):
             raise error

@@ -21,7 +21,7 @@ from tests.waiting import until
 #: Rows with a running job.
 RUNNING = [row for row in ROWS if row != "refused"]
 #: The cluster's sentence about the outage.
-OUTAGE = f"the scripted cluster is unreachable until {2 * FAR_S:g} s after the experiment began (outage)"
+OUTAGE = f"the scripted cluster is unreachable until {2 * FAR_S:g} s after the start of the experiment (outage)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ def _asked_in_outage(
     _begin_outage(experiment)
     ask(experiment)
     experiment.wait_for_requests(["only"])
-    until(lambda: "could not be told to stop" in experiment.log())
+    until(lambda: "could not be delivered" in experiment.log())
     views = [experiment.view()]
     experiment.cluster.end_outage()
     experiment.wait("DONE", "STOPPED")

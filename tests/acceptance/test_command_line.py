@@ -185,7 +185,7 @@ def test_experiment_is_created_shown_and_stopped(either: CommandLine) -> None:
     nnictl.good("resume", id_)
     state_of(nnictl.daemon, id_, RUNNING=1)
     code, sentence = nnictl.bad("experiment", "delete", id_, "--yes")
-    assert (code, sentence) == (1, f"nnictl: experiment {id_} is at work; stop it first (`nnictl stop {id_}`)")
+    assert (code, sentence) == (1, f"nnictl: experiment {id_} is running; stop it first (`nnictl stop {id_}`)")
     nnictl.good("stop", "--all")
     assert nnictl.good("experiment", "delete", id_, "--yes") == f"Experiment {id_} is removed.\n"
     assert not (nnictl.data / id_).exists()

@@ -36,7 +36,7 @@ LONG = "w" * 64
 #: Error in the section → text of the refusal.
 SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown operator": ({**_KUBEFLOW, "operator": "mpi-operator"}, r"operator.*tf-operator.*pytorch-operator"),
-    "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*has no place with tf-operator; remove it"),
+    "a master": ({**_KUBEFLOW, "master": _ROLE}, r"trainingService\.master.*is not valid with tf-operator; remove it"),
     "memory in gigs": (
         {**_KUBEFLOW, "worker": {**_ROLE, "memorySize": "8gigs"}},
         r"trainingService\.worker\.memorySize.*must be an amount of memory such as 8GB",
@@ -47,17 +47,17 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "names that are one": (
         {**_FRAMEWORK, "taskRoles": [{**_TASK, "name": "ps-1"}, {**_TASK, "name": "PS1"}]},
-        r"trainingService\.taskRoles\[1\]\.name.*another role is",
+        r"trainingService\.taskRoles\[1\]\.name.*like another role",
     ),
     "no legal namespace": ({**_KUBEFLOW, "namespace": "Team_A"}, r"trainingService\.namespace.*lower case"),
     "a login that is not JSON": (
         {**_KUBEFLOW, "worker": {**_ROLE, "privateRegistryAuthPath": "login"}},
-        r"trainingService\.worker\.privateRegistryAuthPath.*is not JSON; give a docker config\.json",
+        r"trainingService\.worker\.privateRegistryAuthPath.*is not JSON; use a docker config\.json",
     ),
-    "no such namespace": ({**_KUBEFLOW, "namespace": "team-b"}, r"namespace: there is no namespace team-b"),
+    "no such namespace": ({**_KUBEFLOW, "namespace": "team-b"}, r"namespace: the namespace team-b does not exist"),
     "no such claim": (
         {**_KUBEFLOW, "storage": {"storageType": "pvc", "path": "/tmp", "claimName": "mine"}},
-        r"storage\.claimName.*there is no claim mine|there is no claim mine.*storage\.claimName",
+        r"storage\.claimName.*has no claim mine|has no claim mine.*storage\.claimName",
     ),
     "an account that is not there": (
         {**_FRAMEWORK, "taskRoles": [_TASK], "serviceAccountName": "nobody"},
@@ -69,7 +69,7 @@ SECTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a template that the operator refuses": (
         {**_KUBEFLOW, "podTemplate": {"spec": {"restartPolicy": "Sometimes"}}},
-        r"the cluster would not take it.*Sometimes",
+        r"the cluster would reject it.*Sometimes",
     ),
     "a context that is not there": ({**_KUBEFLOW, "context": "mine"}, r"kubeconfig.*context mine"),
 }
@@ -121,7 +121,7 @@ def test_user_without_rights_is_refused(shared: Daemon, cluster: FakeCluster, tm
     wrong = refusal(
         shared, cluster, tmp_path, {**_KUBEFLOW, "kubeconfig": str(cluster.with_token(tmp_path, "wrong", "a-stranger"))}
     )
-    assert "refuses the credentials of the kubeconfig" in wrong and "log in anew" in wrong
+    assert "refuses the credentials of the kubeconfig" in wrong and "log in again" in wrong
     assert cluster.left() == []
 
 

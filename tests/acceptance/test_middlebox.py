@@ -29,9 +29,7 @@ def test_http_answers_of_middleboxes_cost_no_trial(code: Path, tmp_path: Path) -
     assert {route for route, _ in box.met} >= {"version", "metrics", "status", "together"}
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "words"), [(64, "its Python, is not what it needs"), (77, "its token was denied")]
-)
+@pytest.mark.parametrize(("exit_code", "words"), [(64, "its Python are not valid"), (77, "its token was denied")])
 def test_runner_that_fails_before_it_registers_is_retried(
     shared: Daemon, code: Path, exit_code: int, words: str
 ) -> None:

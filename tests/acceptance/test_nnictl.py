@@ -123,7 +123,7 @@ def test_export_of_a_closed_experiment(world: Running, tmp_path: Path) -> None:
 def test_experiment_delete(world: Running) -> None:
     first, second = (world.line.create(trialCommand=RUN_ON) for _ in range(2))
     code, sentence = world.line.bad("experiment", "delete", first, "--yes")
-    assert code == 1 and "is at work; stop it first" in sentence
+    assert code == 1 and "is running; stop it first" in sentence
     world.line.good("stop", first, second)
     assert world.line.run("experiment", "delete", first).returncode == 1, "no terminal to confirm on"
     assert (world.line.data / first).exists()

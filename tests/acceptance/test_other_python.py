@@ -163,4 +163,4 @@ def test_image_with_another_python_causes_a_hold(shared: Daemon, code: Path, tmp
     assert ran == {("dlts",): 1, ("local",): 5}
     assert reasons == {("FAILED", "OTHER_PYTHON"): 1, ("SUCCEEDED", None): 5}
     assert "the function was sent by Python 3.99, and this is Python" in held["sentence"]
-    assert f"`nnictl resume {id_}` goes on where that version is there now" in held["sentence"]
+    assert f"`nnictl resume {id_}` continues when that version is installed there" in held["sentence"]

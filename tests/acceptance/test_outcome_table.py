@@ -53,7 +53,7 @@ def test_every_outcome_of_a_column(scenarios: Scenarios, column: str) -> None:
 
 def _without_results(message: str) -> str:
     """Not every trial here reports a result, which a success says; how it ended is what is asked."""
-    return message.removesuffix("it reported no final result, and no intermediate one")
+    return message.removesuffix("it reported neither a final nor an intermediate result")
 
 
 def _check_cell(view: View, row: str, column: str) -> None:
@@ -138,7 +138,7 @@ def test_waiting_retry_shows_how_the_last_attempt_ended(scenarios: Scenarios) ->
     experiment.cluster.end_jobs(sequence_id=0)
     experiment.wait_for_count(RUNNING=1, WAITING=1)
     view = experiment.view()
-    sentence = f"attempt 1 ended (PREEMPTED: {DISPLACED}); the next one waits for a slot"
+    sentence = f"attempt 1 ended (PREEMPTED: {DISPLACED}); the next attempt waits for a slot"
     trial = view.trials["first"]
     assert trial["wait"] == {"code": "RETRY", "sentence": sentence, "details": {}}
     assert (trial["attempt"], trial["reason"], trial["stopRequest"]) == (2, None, None)
@@ -220,7 +220,7 @@ def test_stop_request_during_an_outage_is_sent_after_it(scenarios: Scenarios, co
     assert over.trials["only"]["attempts"][0]["state"] == "CANCELLED"
     assert over.state["counts"] == {status: 1}
     log = (scenarios.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()
-    assert f"could not be told to stop, it will be told again: {OUTAGE}" in log
+    assert f"could not be delivered; retrying: {OUTAGE}" in log
 
 
 # A runner of another version

@@ -107,7 +107,7 @@ def test_removed_unreachable_service_delays_no_trial(daemon: Daemon, code: Path)
     assert left["trouble"] and _runs(pid), "it is away still"
     daemon.wait_for(id_, lambda state: not state["warnings"], AWAY_S + 30)
     until(lambda: not _runs(pid), 5)
-    assert daemon.log().count("could not be told to stop") <= 4, "less often with each time"
+    assert daemon.log().count("could not be delivered") <= 4, "less often with each time"
     daemon.call("POST", f"/experiments/{id_}/stop")
     assert daemon.terminate() == 0
     assert_gone(str(daemon.data))

@@ -62,7 +62,7 @@ def test_missing_private_file_holds_until_values_are_given(nnictl: CommandLine) 
     nnictl.good("resume", id_)
     nnictl.good("update", "trialnum", id_, "--value", "2")
     held = nnictl.daemon.wait_for(id_, lacking)
-    assert "private.sqlite does not hold its creator's environment" in held["hold"]["sentence"]
+    assert "private.sqlite does not contain its creator's environment" in held["hold"]["sentence"]
     assert f"`nnictl update credentials {id_}`" in held["hold"]["sentence"]
     nnictl.good("resume", id_)
     assert lacking(nnictl.daemon.status(id_)), "a resume brings nothing back"
@@ -72,7 +72,7 @@ def test_missing_private_file_holds_until_values_are_given(nnictl: CommandLine) 
     assert outcome(nnictl, id_) == [1, 1]
     nnictl.good("stop", id_)
     code, line = nnictl.bad("update", "credentials", id_)
-    assert code == 2 and "nothing can be given anew" in line
+    assert code == 2 and "no credentials to update" in line
     (nnictl.data / id_ / private.FILE).unlink()
     nnictl.good("update", "credentials", id_)  # of a stopped experiment
     kept = private.load(nnictl.data / id_ / private.FILE)

@@ -55,7 +55,7 @@ def test_copied_data_directory_needs_its_own_identity(
     config = _config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}")
     first = daemon.create(config, code)
     daemon.wait_for(first, lambda state: state["counts"].get("RUNNING") == 2)
-    said = f"used by the manager of {daemon.data} on ", f"not of {copy.data} on ", *_WAYS_OUT
+    said = f"belongs to the manager of {daemon.data} on ", f"not of {copy.data} on ", *_WAYS_OUT
     refusal = _refusal(copy, _config(machine, _REPORT), code)
     assert all(words in refusal for words in said)
     copy.terminate()
@@ -80,7 +80,7 @@ def test_copied_experiment_is_held_until_it_is_declared_moved(
     asyncio.run(machine.stop())
     id_ = copy.create(_config(machine, _REPORT), code)  # without a check of the machine
     asyncio.run(machine.start())
-    _told(copy, id_, f"used by the manager of {daemon.data} on ", *_WAYS_OUT)
+    _told(copy, id_, f"belongs to the manager of {daemon.data} on ", *_WAYS_OUT)
     assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
     assert "from now on" in _identity(copy, "--moved")
     copy.call("POST", f"/experiments/{id_}/resume", json={})
@@ -99,7 +99,7 @@ def test_second_of_two_running_clones_is_held(
     first = daemon.create(_config(machine, f"while [ ! -e {enough} ]; do sleep 0.1; done; {_REPORT}"), code)
     daemon.wait_for(first, lambda state: state["counts"].get("RUNNING") == 2)
     second = copy.create(_config(machine, f"sleep 1000; {_REPORT}"), code)
-    _told(copy, second, "which is at work at the same time", *_WAYS_OUT)
+    _told(copy, second, "which is active at the same time", *_WAYS_OUT)
     logins = machine.logins
     enough.touch()
     daemon.wait(first, "DONE")
@@ -112,11 +112,11 @@ def test_moved_data_directory_works_once_declared_moved(
 ) -> None:
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
-    assert f"used by the manager of {daemon.data} on " in _refusal(copy, _config(machine, _REPORT), code)
+    assert f"belongs to the manager of {daemon.data} on " in _refusal(copy, _config(machine, _REPORT), code)
     assert "from now on" in _identity(copy, "--moved")
     copy.wait(copy.create(_config(machine, _REPORT), code), "DONE")
     daemon.start()
-    assert f"used by the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)
+    assert f"belongs to the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)
 
 
 def test_delete_in_a_copy_leaves_the_original_running(

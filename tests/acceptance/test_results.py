@@ -152,7 +152,7 @@ def test_broken_line_is_named_and_the_others_count(bench: Bench) -> None:
     assert all(any(text in line for line in dropped) for text in lines[1:4])
     assert trial["message"].startswith("a line of outbox/main.jsonl was dropped: line 2 is no metric (")
     assert lines[1] in trial["message"]
-    assert trial["message"].endswith("; lines that were dropped as no results: 3, nnimanager.log says why")
+    assert trial["message"].endswith("; dropped lines that are not results: 3, see nnimanager.log")
 
 
 def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
@@ -166,7 +166,7 @@ def test_thousands_of_outbox_files_cost_no_result(bench: Bench) -> None:
     trial = bench.run(f"{PYTHON} many.py")
     assert (trial["status"], trial["finalValue"], trial["intermediates"]) == ("SUCCEEDED", 2.0, 1)
     assert trial["message"] == (
-        "some files in outbox/ were not read: there are more than are looked at (5000), or reading them failed"
+        "some files in outbox/ were not read: there are more than the limit (5000), or reading them failed"
     )
 
 
@@ -225,7 +225,7 @@ def test_too_long_line_is_named_on_its_trial(bench: Bench) -> None:
     assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
     assert trial["message"] == (
         "a result of outbox/main.jsonl was dropped: it is longer than 4194304 bytes, the most that is taken"
-        "; lines that were dropped as no results: 1, nnimanager.log says why"
+        "; dropped lines that are not results: 1, see nnimanager.log"
     )
 
 
@@ -576,7 +576,7 @@ def test_overwritten_outbox_is_reported_on_its_trial(bench: Bench, second: str) 
     gate.touch()
     ended = bench.end()
     assert ended["status"] == "SUCCEEDED"
-    assert "outbox/main.jsonl became shorter or another file" in ended["message"]
+    assert "outbox/main.jsonl became shorter or was replaced" in ended["message"]
     assert ended["finalResult"] == (None if second == "0.25e" else second)
     assert "results of job" in bench.log() and "with >> in a shell" in bench.log()
 
@@ -592,7 +592,7 @@ def test_removed_outbox_is_reported_on_its_trial(bench: Bench, removed: str) -> 
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     gate.touch()
     ended = bench.end()
-    assert "was gone when the job ended" in ended["message"]
+    assert "was missing when the job ended" in ended["message"]
 
 
 def test_moved_data_directory_keeps_results_of_running_jobs(daemon: Daemon, code: Path, tmp_path: Path) -> None:
@@ -640,9 +640,7 @@ def test_edited_code_is_named_and_each_trial_has_its_state(bench: Bench) -> None
     state = bench.daemon.wait_for(bench.id, lambda state: state["warnings"])
     (warning,) = [one for one in state["warnings"] if one["code"] == "CODE_CHANGED"]
     second = next(trial["id"] for trial in bench.trials() if trial["sequenceId"] == 1)
-    assert (
-        f"(factor.sh): trial {second} (number 1) is the first one that ran the new code, state 2" in warning["message"]
-    )
+    assert f"(factor.sh): trial {second} (number 1) is the first to run the new code, state 2" in warning["message"]
 
 
 def test_edited_settings_count_if_trials_did_not_edit_them(bench: Bench) -> None:

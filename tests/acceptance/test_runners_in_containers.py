@@ -78,7 +78,7 @@ def test_runner_without_a_daemon_ends_with_its_trials_exit_code(listening: Daemo
     assert (container.exit_word()["exit_code"], container.exit_word()["signal"]) == (7, None)
     complaints = [line for line in said.splitlines() if line.startswith("trial_runner: ")]
     assert len(complaints) == 3 and "cannot be reached" in complaints[0] and complaints[0].endswith("; trying again")
-    over = "trial_runner: Time was up before all {} were delivered: the rest stays in the trial's folder."
+    over = "trial_runner: Time ran out before all {} were delivered: the rest stays in the trial's folder."
     assert complaints[1:] == [over.format("results"), over.format("logs")]
     assert len(container.exit_word()["undelivered"]) == 2
     stored = [json.loads(data) for (data,) in listening.rows(cluster.id, _STORED)]

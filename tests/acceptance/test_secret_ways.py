@@ -65,7 +65,7 @@ def test_wrong_secret_is_replaced_while_the_experiment_runs(nnictl: CommandLine)
     nnictl.environment["BEE_TOKEN"] = WRONG
     trials = [{"duration": 0.1, "result": 1}]
     id_ = nnictl.create(trainingService=section(trials=trials), maxTrialNumber=2)
-    held = nnictl.daemon.wait_for(id_, lambda state: "refuses our token" in (state["hold"] or {}).get("sentence", ""))
+    held = nnictl.daemon.wait_for(id_, lambda state: "refuses the token" in (state["hold"] or {}).get("sentence", ""))
     assert held["id"] == id_ and nnictl.daemon.status(id_)["references"] == ["${BEE_TOKEN}"]
     assert stored(nnictl, id_) == {"${BEE_TOKEN}": WRONG}
 

@@ -507,7 +507,7 @@ def _last_word(process: psutil.Process) -> str:
 
 def _remove_while_it_runs(daemon: Daemon, folder: Path) -> str:
     shutil.rmtree(folder)
-    return "was removed, exchanged or emptied while it was open"
+    return "was removed, replaced or emptied while it was open"
 
 
 def _remove_just_now(daemon: Daemon, folder: Path) -> str:
@@ -626,7 +626,7 @@ def test_results_in_folders_of_lost_jobs_are_read(daemon: Daemon, code: Path, tm
     daemon.wait(run.id, "DONE")
     assert picked(daemon.trials(run.id), "status", "attempt") == [("SUCCEEDED", 1)] * 6
     messages = [trial["message"] for trial in daemon.trials(run.id)]
-    assert ["knows nothing of this job" in message for message in messages] == [True] * 6, messages
+    assert ["does not know this job" in message for message in messages] == [True] * 6, messages
     trial_notes.check_results(daemon, run.id, run.notes)
 
 

@@ -156,7 +156,9 @@ async def test_resume_and_view_take_a_port(api: httpx.AsyncClient, world: World,
     other = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"endpoint": {"port": 8002}})
     assert other.json()["endpoint"]["port"] == 8002 and await recorded(world, "seeded") == Endpoint(port=8002)
     refused = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"debug": True})
-    assert refused.status_code == 409 and "debug can be switched on when a stopped one is resumed" in refused.text
+    assert (
+        refused.status_code == 409 and "debug can be enabled only when a stopped experiment is resumed" in refused.text
+    )
     await api.post(f"{EXPERIMENTS}/seeded/stop")
     assert listener.endpoints == {}
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"endpoint": {"port": 8003}, "debug": True})
@@ -222,14 +224,14 @@ async def test_a_folder_from_elsewhere(api: httpx.AsyncClient, world: World, tmp
         answer = await api.post(f"{EXPERIMENTS}/view", json=body)
         assert (answer.status_code, answer.json()["logPath"]) == (200, str(elsewhere / "seeded"))
     refused = await api.post(f"{EXPERIMENTS}/view", json={"id": "renamed", "workingDirectory": str(elsewhere)})
-    assert refused.status_code == 400 and "is experiment seeded's; ask for that" in refused.json()["error"]
+    assert refused.status_code == 400 and "belongs to experiment seeded; use that id" in refused.json()["error"]
     for path in ("/nowhere", "/null\0byte"):
         refused = await api.post(f"{EXPERIMENTS}/view", json={"id": "seeded", "workingDirectory": path})
         assert refused.status_code in (400, 404) and len(refused.json()["error"]) > 10
     resumed = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"workingDirectory": str(elsewhere)})
     assert (resumed.status_code, resumed.json()["logPath"]) == (200, str(elsewhere / "seeded"))
     refused = await api.post(f"{EXPERIMENTS}/seeded/resume", json={"workingDirectory": str(world.data)})
-    assert refused.status_code == 409 and f"is at work in {elsewhere / 'seeded'}" in refused.json()["error"]
+    assert refused.status_code == 409 and f"is running in {elsewhere / 'seeded'}" in refused.json()["error"]
 
 
 async def test_folder_from_before_the_first_release_is_refused(api: httpx.AsyncClient, world: World) -> None:

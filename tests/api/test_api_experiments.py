@@ -582,7 +582,7 @@ async def test_files_that_survive_a_delete_are_logged_and_removed_at_next_start(
     assert (await api.delete(f"{EXPERIMENTS}/seeded")).status_code == 204
     assert (await api.get(f"{EXPERIMENTS}/seeded")).status_code == 404
     assert [id_ for id_, _ in await world.supervisor.index.read(index.leftovers)] == ["seeded"]
-    assert "experiment seeded is deleted, but files are left" in caplog.text
+    assert "experiment seeded is deleted, but files remain" in caplog.text
     assert f"{folder.path}/log stays" in caplog.text
 
 

@@ -93,7 +93,7 @@ async def test_stop_that_cannot_be_stored_says_what_becomes_of_the_trials(
         patch.setattr(database, "trouble", "the disk is full")
         answer = await api.post(f"{EXPERIMENTS}/full/stop")
     assert answer.status_code == 503 and "nothing was changed" in answer.text
-    assert "the trials of experiment full go on meanwhile" in answer.text and "make room" in answer.text
+    assert "the trials of experiment full continue meanwhile" in answer.text and "free space" in answer.text
 
 
 async def test_fault_that_repeats_is_logged_with_its_stack_once(

@@ -243,7 +243,7 @@ async def test_a_decided_attempt(runner: Runner, world: RunnerWorld) -> None:
         if route == "log":
             continue
         answer = await runner.any(route)
-        assert answer.status_code == 410 and "is decided; nothing more is taken" in answer.json()["error"]
+        assert answer.status_code == 410 and "is closed; no further reports are accepted" in answer.json()["error"]
 
 
 @pytest.mark.parametrize("route", ["version", *[route for route in POSTS if route != "version"], "parameters", "code"])

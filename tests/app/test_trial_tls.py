@@ -61,7 +61,9 @@ async def test_runners_trust_the_given_authority(tmp_path: Path, is_named: bool)
         assert listeners.open[0].address.startswith("https://")
         assert "\n" not in environment[protocol.ENV_MANAGER_CA]
         sentence = await asyncio.to_thread(heard, environment)
-        assert "is not the manager of this attempt (it says 200" in sentence, "it was asked, and has no runner's desk"
+        assert "is not the manager of this attempt (it answered 200" in sentence, (
+            "it was asked, and has no runner's desk"
+        )
         assert "CERTIFICATE_VERIFY_FAILED" in await asyncio.to_thread(heard, environment, trusts=False)
         await listener.close("exp1")
 

@@ -24,7 +24,7 @@ def test_rungs_are_powers_of_eta() -> None:
     assert rungs(ASHA(eta=3, max_steps=27), 100) == [1, 3, 9]
 
 
-def test_one_of_eta_goes_on() -> None:
+def test_one_of_eta_trials_continues() -> None:
     """As each comes, it is compared with those that are there."""
     assessor = ASHA(eta=2, optimize_mode="minimize")
     losses = [5, 6, 4, 3, 7, 2, 3.5, 1]
@@ -45,7 +45,7 @@ def test_the_direction_is_the_one_that_is_said() -> None:
     assert assessor.judge("a", [1.0]) and assessor.judge("b", [2.0]) and not assessor.judge("c", [1.5])
 
 
-def test_what_is_no_number_is_the_worst() -> None:
+def test_non_numeric_value_counts_as_worst() -> None:
     assessor = ASHA(eta=2)
     assert assessor.judge("a", [1.0])
     assert not assessor.judge("b", [math.nan]) and not assessor.judge("c", ["text"]) and not assessor.judge("d", [{}])
@@ -59,7 +59,7 @@ def test_a_trial_that_is_judged_twice_counts_once() -> None:
     assert not assessor.judge("b", [0.5])
 
 
-def test_after_a_restart_rungs_hold_what_ended_trials_had() -> None:
+def test_rungs_are_refilled_from_ended_trials_after_restart() -> None:
     assessor = ASHA(eta=2)
     assessor.trial_end("a", False, [3.0, 4.0, 5.0, 6.0])
     assessor.trial_end("b", True, [2.0])

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import InvalidInput
 pytestmark = pytest.mark.unit
 
 
-def test_medianstop_is_found_whatever_the_case() -> None:
+def test_medianstop_is_found_in_any_case() -> None:
     assert isinstance(registry.create(AlgorithmSpec(name="medianstop", class_args={"start_step": 3})), Medianstop)
     assert registry.CATALOGUE.find("MEDIANSTOP").name == "Medianstop"
 

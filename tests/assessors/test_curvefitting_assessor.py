@@ -44,7 +44,7 @@ def test_the_end_of_a_curve_is_predicted(name: str, steps: int) -> None:
         assert chance(points, TARGET, final + 0.1) < 0.1
 
 
-def test_a_flat_curve_is_stopped_and_one_that_rises_goes_on() -> None:
+def test_flat_curve_is_stopped_and_rising_curve_continues() -> None:
     assessor = after(curve("exponential", TARGET))
     assert not assessor.judge("a", curve("flat", 6))
     assert assessor.judge("b", curve("power", 6)) and assessor.judge("c", curve("exponential", 10))
@@ -57,7 +57,7 @@ def test_nothing_is_stopped_before_a_trial_has_succeeded() -> None:
     assert assessor.judge("a", curve("flat", 10))
 
 
-def test_steps_before_the_first_after_the_last_and_between_judgements_are_not_judged() -> None:
+def test_only_start_step_and_gaps_are_judged() -> None:
     assessor = after(curve("exponential", TARGET), start_step=8, gap=3)
     judged = [step for step in range(1, TARGET + 5) if not assessor.judge("a", curve("flat", step))]
     assert judged == list(range(8, TARGET, 3))
@@ -85,11 +85,11 @@ def test_results_may_be_of_any_sign_and_size(shift: float) -> None:
     assert not assessor.judge("b", [shift + value for value in curve("flat", 12)])
 
 
-def test_a_curve_that_gets_worse_is_not_expected_to_become_better() -> None:
+def test_worsening_curve_is_not_expected_to_improve() -> None:
     assert not after([0.9]).judge("a", [0.5 - 0.01 * step for step in range(10)])
 
 
-def test_value_that_is_no_number_counts_as_a_step_only() -> None:
+def test_non_numeric_value_counts_as_step_only() -> None:
     assessor = after(curve("exponential", TARGET))
     odd: list[Any] = [math.nan, None, "x", math.inf, {"loss": 1}, -math.inf]
     assert assessor.judge("a", odd), "too few numbers to judge by"
@@ -98,7 +98,7 @@ def test_value_that_is_no_number_counts_as_a_step_only() -> None:
     assert not assessor.judge("d", [{"default": value, "loss": 9} for value in curve("flat", 6)])
 
 
-def test_a_last_value_that_is_no_number_sets_no_bar() -> None:
+def test_non_numeric_last_value_sets_no_threshold() -> None:
     for last in (math.nan, math.inf, None, "x"):
         assert after([0.9, last], []).judge("a", curve("flat", 10))
 

@@ -14,7 +14,7 @@ from tests.chaos.judge import Faults
 pytestmark = pytest.mark.unit
 
 ADDRESSES = ["10.0.0.11", "10.0.0.12"]
-RESTARTED = "its machine was restarted"
+RESTARTED = "its machine restarted"
 
 
 class Told:

@@ -252,10 +252,10 @@ def test_cluster_leftovers_are_removed_after_confirmation(
 
 
 def test_protected_cluster_objects_are_not_asked_about(nnictl: Run, manager: FakeManager, cluster_config: str) -> None:
-    manager.left_objects = [{**LEFT, "stays": "it has pods of another kind of job"}]
+    manager.left_objects = [{**LEFT, "stays": "pods of another kind of job may need it"}]
     result = nnictl("platform", "clean", "--config", cluster_config, "--yes")
     assert (result.exit_code, manager.calls) == (0, [("clean", ["kubeflow"]), ("left", None)])
-    assert "  stays: it has pods of another kind of job\n" in result.stdout
+    assert "  stays: pods of another kind of job may need it\n" in result.stdout
     manager.left_objects, manager.left_trouble = [], "no route to host"
     result = nnictl("platform", "clean", "--config", cluster_config)
     assert result.exit_code == 1 and "kubeflow: no route to host" in result.stderr

@@ -86,7 +86,7 @@ def test_packed_tree_is_unpacked_unchanged(tmp_path: Path, target: Path) -> None
 def test_nothing_leaves_the_folder(tmp_path: Path, target: Path, members: list[Member]) -> None:
     path = archive(tmp_path, *members)
     before = outside(tmp_path, target)
-    with pytest.raises(InvalidInput, match="not as this manager packs it"):
+    with pytest.raises(InvalidInput, match="was not packed by this manager"):
         unpack(path, target)
     assert outside(tmp_path, target) == before
 
@@ -274,7 +274,7 @@ def test_a_chain_of_links_without_end(tmp_path: Path, target: Path) -> None:
 
 
 def test_a_link_to_a_name_that_no_file_can_have(tmp_path: Path, target: Path) -> None:
-    with pytest.raises(InvalidInput, match="a name that no file can have"):
+    with pytest.raises(InvalidInput, match="an invalid file name"):
         unpack(archive(tmp_path, ("a", LINK, "b/" * 3_000)), target)
 
 

@@ -237,7 +237,7 @@ def test_accepted_arguments_make_a_tuner_that_proposes(load_with: Load, name: st
     ("name", "space", "words"),
     [
         ("Batch", SPACE, "Batch takes one choice that lists whole sets of parameters"),
-        ("BOHB", {"TRIAL_BUDGET": dimension("choice", 1)}, "trials get their budget by this name"),
+        ("BOHB", {"TRIAL_BUDGET": dimension("choice", 1)}, "this name is reserved for"),
     ],
 )
 def test_a_space_that_a_tuner_cannot_search_is_refused(refusals: Refusals, name: str, space: Any, words: str) -> None:

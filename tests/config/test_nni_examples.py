@@ -55,7 +55,7 @@ VALID = (*LOCAL, *ELSEWHERE)
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
     "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
     "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],
-    "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is given too")],
+    "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is set, too")],
     "invalid/gpu-index-duplicate.yml": [(7, "trainingService.gpuIndices", "names GPU 0 twice")],
     "invalid/gpu-without-useactive.yml": [(7, "trainingService.useActiveGpu", "must be true or false when")],
     "invalid/pai-v1-missing-resources.yml": [
@@ -66,7 +66,7 @@ REFUSED: dict[str, list[tuple[int, str, str]]] = {
         (16, "kubeflowConfig.nfs.server", "the placeholder {your_nfs_server_ip} is still there"),
         (16, "kubeflowConfig.nfs.path", "the placeholder {your_nfs_server_export_path} is still there"),
     ],
-    "invalid/tf-with-master.yml": [(11, "trial.master", "has no place with tf-operator")],
+    "invalid/tf-with-master.yml": [(11, "trial.master", "is not valid with tf-operator")],
     "invalid/unknown-field.yml": [(4, "trialConcurency", "did you mean trialConcurrency?")],
 }
 
@@ -106,7 +106,7 @@ def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: st
         "exportedDirectory": "/data",
     }
     spec = replace(read_file(EXAMPLES / name).spec, shared_storage=storage)
-    words = r"^sharedStorage: trials of \w+ cannot work on shared storage; remove this section, and (name|let|say) "
+    words = r"^sharedStorage: trials of \w+ cannot work on shared storage; remove this section, and (set|let) "
     with pytest.raises(InvalidInput, match=words):
         admission.check(spec)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nni_manager.platform_kit.payload import STAND_IN
 
-#: Our commands beside the interpreter, and fakes that are processes of their own.
+#: Our commands in addition to the interpreter, and fakes that run as separate processes.
 _SCRIPTS = ("nnictl", "nni-manager")
 FAKES = tuple(f"tests.fakes.{name}" for name in ("dlts", "kubernetes", "openpai"))
 TUNER = "nni_manager.scheduler.tuning.process"

@@ -57,7 +57,7 @@ def told(*words: str, **options: Any) -> tuple[Popen, str, str]:
     return process, out, err
 
 
-def test_command_prints_and_exits_as_ever(environment: dict[str, str]) -> None:
+def test_command_output_and_exit_code_are_unchanged(environment: dict[str, str]) -> None:
     for words in (["--version"], ["create"], ["trial", "ls", "nothing"], ["--help"]):
         process, out, err = told(*words, env=environment)
         expected = subprocess.run([NNICTL, *words], env=environment, capture_output=True, text=True)
@@ -68,7 +68,7 @@ def test_command_prints_and_exits_as_ever(environment: dict[str, str]) -> None:
         )
 
 
-def test_kernel_shows_what_was_started(daemon: Daemon) -> None:
+def test_kernel_shows_started_command(daemon: Daemon) -> None:
     assert daemon.process is not None
     seen = psutil.Process(daemon.process.pid)
     command = [sys.executable, "-m", "nni_manager", "serve", "--data-dir", str(daemon.data)]
@@ -78,9 +78,7 @@ def test_kernel_shows_what_was_started(daemon: Daemon) -> None:
     assert daemon.call("GET", "/daemon")["pid"] == seen.pid
 
 
-def test_fork_has_what_a_true_start_has_and_nothing_of_the_server_or_another_fork(
-    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fork_is_equivalent_to_fresh_start(daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("second", "true"):
         (tmp_path / name).mkdir()
     with running_daemon(tmp_path / "second") as second:
@@ -216,7 +214,7 @@ def test_interrupt_ends_a_command_as_a_shell_expects(environment: dict[str, str]
 
 @pytest.mark.parametrize("loops", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["--no-such-option"], 2)])
-def test_asyncio_reads_what_it_says_and_learns_how_it_ended(
+def test_asyncio_reads_output_and_exit_code(
     environment: dict[str, str], loops: Callable[[], asyncio.AbstractEventLoop], words: list[str], code: int
 ) -> None:
     async def run() -> None:
@@ -250,7 +248,7 @@ def test_asyncio_writes_to_it_and_learns_of_a_signal(
         runner.run(run())
 
 
-def test_path_has_the_stand_in_where_an_interpreter_has_it(environment: dict[str, str]) -> None:
+def test_stand_in_has_same_position_on_path(environment: dict[str, str]) -> None:
     told = {"PYTHONPATH": ":".join(["/first", *filter(None, [environment.get("PYTHONPATH")])])}
     without, with_it = (_path({**environment, **added}) for added in (told, with_stand_in(told)))
     assert path_with_stand_in(without) == with_it
@@ -262,7 +260,7 @@ def _path(environment: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["PYTHONPATH", "LD_PRELOAD", "LC_ALL"])
-def test_what_an_interpreter_reads_at_its_start_has_one_started(environment: dict[str, str], name: str) -> None:
+def test_startup_files_force_fresh_interpreter(environment: dict[str, str], name: str) -> None:
     value = {"PYTHONPATH": "/nowhere", "LD_PRELOAD": "", "LC_ALL": "C"}[name]
     process, out, err = told("--version", env={**environment, name: value})
     assert not is_fork(process) and out and not err

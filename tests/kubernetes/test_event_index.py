@@ -16,14 +16,14 @@ def event(name: str, whose: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "involvedObject": {"name": whose}}
 
 
-def test_events_of_a_job_are_those_about_it_and_about_what_is_called_after_it() -> None:
+def test_job_events_include_objects_named_after_job() -> None:
     wanted = [event("a", "job-1"), event("b", "job-1-worker-0"), event("c", "job-1-0")]
     others = [event("d", "job"), event("e", "job-10"), event("f", "job-1x"), event("g", "job-1.x"), event("h", "z")]
     index = EventIndex([*others, *wanted, {"metadata": {"name": "i"}}])
     assert sorted(one["metadata"]["name"] for one in index.of_job("job-1")) == ["a", "b", "c"]
 
 
-def test_an_event_that_is_told_again_is_the_newer_one_and_a_removed_one_is_gone() -> None:
+def test_repeated_event_is_replaced_and_removed_event_is_gone() -> None:
     index = EventIndex([event("a", "job"), event("b", "job-0")])
     newer = event("a", "job") | {"count": 2}
     index.put(newer)
@@ -32,7 +32,7 @@ def test_an_event_that_is_told_again_is_the_newer_one_and_a_removed_one_is_gone(
     assert list(index.of_job("job")) == [newer]
 
 
-def test_name_that_comes_again_is_about_what_it_says_now() -> None:
+def test_reused_event_name_concerns_new_object() -> None:
     index = EventIndex([event("a", "job-9"), event("b", "job-5")])
     index.put(event("a", "job-1"))
     assert not list(index.of_job("job-9"))
@@ -42,7 +42,7 @@ def test_name_that_comes_again_is_about_what_it_says_now() -> None:
     assert list(index.of_job("job-5")) == [event("b", "job-5")]
 
 
-def test_it_finds_what_a_look_at_all_events_finds() -> None:
+def test_index_finds_same_events_as_full_scan() -> None:
     rng = random.Random(5)
     names = [f"j{rng.randrange(30)}{rng.choice(['', '-0', '-worker-1', '.x', '0'])}" for _ in range(500)]
     events = [event(f"e{number}", name) for number, name in enumerate(names)]

@@ -77,10 +77,10 @@ def _answered(status: int, kind: type[HttpResponseError] = HttpResponseError) ->
     [
         (ClientAuthenticationError("no login"), BadCredentials, "az login"),
         (_answered(404, ResourceNotFoundError), BadCredentials, "storage.keyVaultKey: entry cannot be read"),
-        (_answered(403), BadCredentials, "may get secrets"),
-        (_answered(503), PlatformUnavailable, "cannot be asked now"),
-        (_answered(429), PlatformUnavailable, "cannot be asked now"),
-        (ServiceRequestError("no such host"), PlatformUnavailable, "cannot be reached"),
+        (_answered(403), BadCredentials, "right to get secrets"),
+        (_answered(503), PlatformUnavailable, "is unavailable"),
+        (_answered(429), PlatformUnavailable, "is unavailable"),
+        (ServiceRequestError("no such host"), PlatformUnavailable, "is unreachable"),
     ],
 )
 async def test_refusals_of_a_vault(vault: type[Vault], error: AzureError, kind: type[Exception], words: str) -> None:

@@ -89,7 +89,7 @@ def ran(*gone: dict[str, Any], alive: tuple[dict[str, Any], ...] = (), **fields:
     return one.report(read, LATER if again_s is None else again_s)[0].state
 
 
-def test_a_pod_that_was_taken_ends_the_attempt_also_where_its_operator_is_away() -> None:
+def test_removed_pod_ends_attempt_while_operator_is_down() -> None:
     assert ran(taken()) is JobState.PREEMPTED
     assert ran(alive=(taken(),)) is JobState.PREEMPTED
     assert ran(taken(), is_restarted=True) is JobState.RUNNING, "the operator starts it again"
@@ -98,7 +98,7 @@ def test_a_pod_that_was_taken_ends_the_attempt_also_where_its_operator_is_away()
     assert ran(taken(code=0)) is JobState.RUNNING, "it has done what it should, and was cleaned up"
 
 
-def test_a_second_pod_that_the_operator_has_started_goes_on() -> None:
+def test_second_pod_of_operator_continues() -> None:
     second = {**taken("q-0", created="2"), "status": {"phase": "Running"}}
     del second["metadata"]["deletionTimestamp"]
     assert ran(taken("p-0", created="1"), alive=(second,)) is JobState.RUNNING
@@ -111,7 +111,7 @@ def test_deleted_job_is_cancelled_and_missing_job_is_lost() -> None:
     assert memory(JobState.SUCCEEDED, removed_s=999.0).state is JobState.SUCCEEDED
 
 
-def test_an_image_that_cannot_be_pulled_fails_the_job_after_a_while() -> None:
+def test_unpullable_image_fails_job_after_timeout() -> None:
     waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, pods={"p": pod("p", "Pending", waiting)})
     read = lambda _: Observation(state=JobState.PENDING)  # noqa: E731

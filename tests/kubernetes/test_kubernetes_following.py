@@ -83,7 +83,7 @@ def _read(job: Object) -> Observation:
     return Observation(state=JobState.FAILED, message="the job failed")
 
 
-async def test_the_pods_of_a_failed_job_are_asked_for_when_none_told_how_it_ended() -> None:
+async def test_pods_of_failed_job_are_queried_without_evidence() -> None:
     cluster = Cluster(PlatformUnavailable("away"), Refusal(status=401, reason="Unauthorized", message=""))
     stage = Stage(cluster)
     told = await stage.end()
@@ -92,21 +92,21 @@ async def test_the_pods_of_a_failed_job_are_asked_for_when_none_told_how_it_ende
     stage.following.close()
 
 
-async def test_pods_that_may_not_be_listed_for_a_moment_are_asked_for_again() -> None:
+async def test_pod_query_is_retried_after_denial() -> None:
     """As of a server that was just started."""
     stage = Stage(Cluster(*[FORBIDDEN] * 5))
     assert (await stage.end()).exit_code == 7
     stage.following.close()
 
 
-async def test_a_failed_job_whose_pods_may_not_be_listed_has_ended_all_the_same() -> None:
+async def test_failed_job_ends_when_pods_cannot_be_listed() -> None:
     stage = Stage(Cluster(*[FORBIDDEN] * 100))
     told = await stage.end()
     assert (told.state, told.exit_code) == (JobState.FAILED, None)
     stage.following.close()
 
 
-async def test_nothing_is_asked_when_the_pods_have_told() -> None:
+async def test_pods_with_evidence_cause_no_query() -> None:
     cluster = Cluster()
     stage = Stage(cluster)
     stage.following.on_object(PODS, ENDED_POD)
@@ -115,7 +115,7 @@ async def test_nothing_is_asked_when_the_pods_have_told() -> None:
     stage.following.close()
 
 
-async def test_nothing_is_asked_any_more_after_leaving() -> None:
+async def test_exited_adapter_makes_no_calls() -> None:
     cluster = Cluster(*[PlatformUnavailable("away")] * 100)
     stage = Stage(cluster)
     stage.following.on_object(JOBS, FAILED_JOB)
@@ -127,7 +127,7 @@ async def test_nothing_is_asked_any_more_after_leaving() -> None:
 
 
 class Strange:
-    """Answers what is no object of its kind, so often as is said; then that there is none."""
+    """Answers with an object of another kind a number of times; then with 404."""
 
     def __init__(self, answers: int) -> None:
         self._answers = answers
@@ -139,7 +139,7 @@ class Strange:
         raise Refusal(status=404, reason="NotFound", message="")
 
 
-async def test_a_job_is_looked_for_until_the_server_says_that_it_is_gone() -> None:
+async def test_job_is_queried_until_server_reports_it_gone() -> None:
     stage = Stage(Strange(2))
     stage.woken.clear()
     stage.following.on_listed(JOBS, asyncio.get_running_loop().time() + 1, frozenset())
@@ -149,7 +149,7 @@ async def test_a_job_is_looked_for_until_the_server_says_that_it_is_gone() -> No
     stage.following.close()
 
 
-async def test_a_failed_job_of_whose_pods_nothing_is_understood_has_ended_all_the_same() -> None:
+async def test_failed_job_ends_when_pods_are_unreadable() -> None:
     stage = Stage(Strange(1))
     assert (await stage.end()).state is JobState.FAILED
     stage.following.close()

@@ -142,7 +142,7 @@ async def test_silent_job_is_read_to_its_end_and_released(tmp_path: Path) -> Non
         assert world.asked[-1] == "release" and world.lines == [RESULT]
 
 
-async def test_another_pod_of_the_same_job_is_read_after_the_first_has_ended(tmp_path: Path) -> None:
+async def test_second_pod_is_read_after_first_has_ended(tmp_path: Path) -> None:
     """An operator may restart a pod: the new runner waits to be read, too."""
     async with followed(tmp_path) as world:
         world.has_ended = True

@@ -93,9 +93,7 @@ def test_the_token_stands_in_a_secret_alone() -> None:
         ({"serviceAccount": "mine"}, None),
     ],
 )
-def test_a_pod_gets_no_token_of_its_service_account_unless_its_user_asks(
-    own: dict[str, object], asked: bool | None
-) -> None:
+def test_pod_gets_service_account_token_only_on_request(own: dict[str, object], asked: bool | None) -> None:
     pods = replace(_PODS, template={"spec": own}, service_account="of-a-barrier")
     template = pod_template(job(), role(), pods, {}, "s")
     assert template["spec"].get("automountServiceAccountToken") is asked
@@ -105,7 +103,7 @@ def test_a_pod_gets_no_token_of_its_service_account_unless_its_user_asks(
     ("command", "value"),
     [("echo $(hostname)", "echo $$(hostname)"), ("echo $(cat a)", "echo $(cat a)"), ("echo $HOME", "echo $HOME")],
 )
-def test_a_command_keeps_what_kubernetes_would_take_for_its_own(command: str, value: str) -> None:
+def test_command_with_kubernetes_variables_is_unchanged(command: str, value: str) -> None:
     template = pod_template(job(), role(command=command), _PODS, {}, "s")
     env = {one["name"]: one.get("value") for one in template["spec"]["containers"][0]["env"]}
     assert env[protocol.ENV_COMMAND] == value

@@ -41,7 +41,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize(("version", "names"), [("8", set()), ("9", set()), ("10", {"a"})])
-async def test_object_missing_from_a_list_returns_only_with_a_newer_version(version: str, names: set[str]) -> None:
+async def test_object_missing_in_list_returns_with_newer_version(version: str, names: set[str]) -> None:
     cluster: Any = Cluster(pod("a", version))
 
     async def client() -> Any:

@@ -197,9 +197,7 @@ async def test_a_trial_ends_as_it_would_have(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("call", [".*", "list .*", "watch .*", "POST .*"])
-async def test_a_server_that_refuses_all_for_seconds_is_no_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+async def test_seconds_of_refusals_cause_no_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """A restarted server refuses all calls until it has loaded its rights: at the start, and while the trial runs."""
     faults = [Fault(call, 403, 0.0, 25.0), Fault(call, CLOSED, 100.0, 100.1), Fault(call, 403, 100.1, 130.0)]
     async with at_work(tmp_path, monkeypatch, faults) as stage:

@@ -112,7 +112,7 @@ class ApiServer:
                     await self._changed.wait()
 
     def _meet(self, call: str, *, is_open: bool = False) -> str:
-        """The fault that a call meets, where it is no refusal. Raises Refusal and PlatformUnavailable."""
+        """The fault of a call, unless it is a refusal. Raises Refusal and PlatformUnavailable."""
         now_s = asyncio.get_running_loop().time()
         if not is_open:
             self.calls.append((now_s, call))

@@ -35,13 +35,13 @@ def machine(*cards: Card, name: str = "remote:hostA") -> MachineLedger:
 SOMEBODY = Foreign(pid=4242, user="x", memory_bytes=11 * GIB)
 
 
-def test_card_with_foreign_processes_is_free_only_with_use_active_gpu() -> None:
+def test_foreign_process_blocks_card_without_use_active_gpu() -> None:
     ledger = machine(card(0, SOMEBODY), card(1))
     assert ledger.fitting(ONE) == [1]
     assert ledger.fitting(ACTIVE) == [0, 1]
 
 
-def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() -> None:
+def test_no_gpu_is_granted_without_a_reading() -> None:
     ledger = MachineLedger("m", has_gpus=True)
     ledger.read({})
     assert ledger.reserve("j", ONE) is None
@@ -53,7 +53,7 @@ def test_nothing_is_granted_before_the_gpus_were_read_or_while_they_cannot_be() 
     assert ledger.reserve("j", Demand(count=0)) is not None, "a broken probe does not block jobs without GPUs"
 
 
-def test_a_process_that_cannot_be_seen_counts_as_ours_where_we_have_a_job() -> None:
+def test_hidden_process_counts_as_ours_next_to_our_job() -> None:
     hidden = Foreign(pid=7, user="", memory_bytes=None)
     two = Demand(count=1, share=2)
     ledger = machine(card(0))
@@ -80,7 +80,7 @@ def test_used_memory_above_the_demand_counts() -> None:
     assert placement.why_no_place(ledger, four) == "gpu 0 on hostA has 3 GiB free of the 4 GiB that a trial needs"
 
 
-def test_a_card_keeps_its_jobs_when_the_driver_counts_anew() -> None:
+def test_renumbered_card_keeps_its_jobs() -> None:
     ledger = machine(card(0, uuid="A"), card(1, uuid="B"))
     assert ledger.reserve("j", Demand(count=1, only=frozenset({0}))) is not None
     ledger.note_reading(GpuSample(cards=(card(0, uuid="B"), card(1, uuid="A"))))
@@ -112,7 +112,7 @@ def test_a_reservation_goes_through_the_claim_and_back() -> None:
     assert Reservation.parse({}) is None
 
 
-def test_the_machine_with_most_room_first_then_the_one_with_fewest_jobs() -> None:
+def test_machine_with_most_room_then_fewest_jobs_is_first() -> None:
     a, b = machine(card(0), card(1), name="a"), machine(card(0, uuid="x"), card(1, uuid="y"), name="b")
     demands = {"a": ONE, "b": Demand(count=1, share=2)}
     assert choose([a, b], demands) is b, "two may share each of its cards"
@@ -171,7 +171,12 @@ def test_reason_names_the_jobs_on_a_gpu() -> None:
     [
         (GpuSample(cards=(), error="x", is_absent=True), ONE, Severity.WRONG, "cannot be read: x"),
         (GpuSample(cards=(), error="x"), ONE, Severity.AWAY, "cannot be read: x"),
-        (GpuSample(cards=(card(0),)), Demand(count=1, only=frozenset({3})), Severity.WRONG, "gpuIndices names GPU 3"),
+        (
+            GpuSample(cards=(card(0),)),
+            Demand(count=1, only=frozenset({3})),
+            Severity.WRONG,
+            "gpuIndices contains GPU 3",
+        ),
         (GpuSample(cards=(card(0),)), Demand(count=2), Severity.WRONG, "a trial needs 2"),
         (GpuSample(cards=(card(0, SOMEBODY),), source="nvml"), ONE, Severity.FINE, "1 read by nvml, 0 free"),
     ],
@@ -213,7 +218,7 @@ def test_parsing_of_a_keeper_s_gpu_sample() -> None:
     assert (found.foreign_bytes, found.used_by_job) == (4 * GIB, {"ours": GIB})
 
 
-def test_sizes_in_words() -> None:
+def test_sizes_as_text() -> None:
     assert [in_words(size) for size in (0, 512 * 2**20, GIB, 3 * GIB // 2)] == ["0 MiB", "512 MiB", "1 GiB", "1.5 GiB"]
 
 

@@ -91,9 +91,7 @@ async def test_jobs_of_a_daemon_before_this_one_have_their_places(keeper: Talkat
     assert keeper.asked[-1] == ("follow", {"jobs": {"a": {}}}), "no other request asks for its end"
 
 
-async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
-    keeper: TalkativeKeeper, places: Places
-) -> None:
+async def test_job_that_ends_during_list_request_has_no_place(keeper: TalkativeKeeper, places: Places) -> None:
     keeper.jobs = {"a": running(0)}
     connection = KeeperConnection(keeper, places)
     keeper.meanwhile = lambda: connection.on_end("a")
@@ -103,13 +101,13 @@ async def test_a_job_that_ends_while_the_list_is_on_its_way_has_no_place(
 
 
 def holding(used: int) -> dict[str, Any]:
-    """What a keeper answers whose job "a" uses so many bytes of the only card."""
+    """The answer of a keeper whose job "a" uses this many bytes of the only card."""
     process = {"pid": 1, "user": "me", "memory_bytes": used, "is_compute": True, "job": "a"}
     card = {"index": 0, "uuid": "u", "name": "", "error": "", "memory_bytes": 100, "used_bytes": used}
     return {"gpus": {"source": "nvml", "error": "", "age_s": 0.0, "cards": [{**card, "processes": [process]}]}}
 
 
-async def test_gpus_are_read_for_those_who_look(keeper: TalkativeKeeper, places: Places) -> None:
+async def test_gpus_are_read_for_display(keeper: TalkativeKeeper, places: Places) -> None:
     """A job got its card before it used any of it, and no other waits."""
     keeper.answers["facts"] = holding(0)
     connection = KeeperConnection(keeper, places)
@@ -128,7 +126,7 @@ async def test_gpus_are_read_for_those_who_look(keeper: TalkativeKeeper, places:
     assert places.on_look == []
 
 
-async def test_driver_that_hangs_holds_up_nobody_who_looks(
+async def test_hanging_driver_does_not_delay_display(
     keeper: TalkativeKeeper, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never = asyncio.Event()
@@ -147,7 +145,7 @@ async def test_driver_that_hangs_holds_up_nobody_who_looks(
         await connection.close()
 
 
-async def test_nothing_is_granted_while_the_keeper_is_away(keeper: TalkativeKeeper, places: Places) -> None:
+async def test_no_place_is_granted_while_keeper_is_unreachable(keeper: TalkativeKeeper, places: Places) -> None:
     connection = await serving(keeper, places)
     machine = found(places)
     machine.reserve("a", ONE)
@@ -214,7 +212,7 @@ def preparing(done: int = 0, size: int = 0) -> dict[str, Any]:
 
 @pytest.fixture
 def waiting() -> KeeperJobs:
-    """The jobs of a service, of which `a` was accepted and does not run yet."""
+    """The jobs of a service; `a` was accepted and does not run yet."""
     jobs = KeeperJobs(Recorder().host(unreachable_keeper()))
     jobs._connected.set()
     jobs.on_changed("a", preparing())
@@ -254,7 +252,7 @@ def test_refused_preparing_job_is_reported_as_failed(
 
 
 @pytest.mark.parametrize("has_run", [False, True])
-def test_a_keeper_that_died_never_had_what_it_was_preparing(waiting: KeeperJobs, has_run: bool) -> None:
+def test_preparing_job_is_lost_with_its_keeper(waiting: KeeperJobs, has_run: bool) -> None:
     if has_run:
         waiting.on_changed("a", {"state": protocol.RUNNING, "owner": "o"})
     waiting.on_disconnected()
@@ -263,7 +261,7 @@ def test_a_keeper_that_died_never_had_what_it_was_preparing(waiting: KeeperJobs,
         assert (known(waiting).state, known(waiting).is_untaken) == (JobState.LOST, True)
 
 
-def test_a_job_that_was_not_taken_may_be_submitted_again(waiting: KeeperJobs) -> None:
+def test_rejected_job_can_be_submitted_again(waiting: KeeperJobs) -> None:
     waiting.on_refused("a", protocol.UNAVAILABLE, "the disk is full")
     waiting.on_changed("a", preparing())
     assert known(waiting).state is JobState.PENDING

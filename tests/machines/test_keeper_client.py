@@ -37,7 +37,7 @@ class Peer(asyncio.Protocol):
         self.is_over = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         self._listener.welcome(self)
 
     def data_received(self, data: bytes) -> None:
@@ -205,9 +205,7 @@ async def peer(owner: Owner, listener: Listener) -> Peer:
 
 
 @pytest.mark.parametrize("greeting", [{"pid": 7, "version": "0.0.9"}, {"pid": 7, "version": "99.0"}, {"pid": 7}])
-async def test_a_keeper_of_another_version_is_left_alone_until_it_is_gone(
-    keeper: Keeper, listener: Listener, greeting: Message
-) -> None:
+async def test_keeper_of_other_version_is_not_used(keeper: Keeper, listener: Listener, greeting: Message) -> None:
     """Whatever it would be asked, it might take for something else."""
     listener.greetings.append({"result": greeting})
     owner = Owner()
@@ -253,7 +251,7 @@ async def test_a_request_that_will_never_work_is_rejected(keeper: Keeper, peer: 
         await request
 
 
-async def test_a_refusal_says_that_nothing_was_done(keeper: Keeper, peer: Peer) -> None:
+async def test_refusal_means_no_effect(keeper: Keeper, peer: Peer) -> None:
     request = asyncio.create_task(keeper.request("spawn"))
     await peer.answer(error={"kind": protocol.UNAVAILABLE, "message": "the disk is full"})
     with pytest.raises(PlatformUnavailable, match="the disk is full") as refused:
@@ -261,7 +259,7 @@ async def test_a_refusal_says_that_nothing_was_done(keeper: Keeper, peer: Peer) 
     assert refused.value.refused
 
 
-async def test_a_keeper_that_answers_nothing_is_given_up(
+async def test_silent_keeper_is_given_up(
     keeper: Keeper, peer: Peer, owner: Owner, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_TIMEOUT_S", 0.05)
@@ -277,9 +275,7 @@ async def test_a_keeper_that_answers_nothing_is_given_up(
     assert await again == "done"
 
 
-async def test_a_keeper_that_works_is_not_given_up_however_long_an_answer_takes(
-    keeper: Keeper, peer: Peer, owner: Owner
-) -> None:
+async def test_busy_keeper_is_not_given_up(keeper: Keeper, peer: Peer, owner: Owner) -> None:
     """As that of a folder with 600,000 files to be removed."""
     request = asyncio.create_task(keeper.request("remove", patience_s=1.0))
     asked = await peer.requests.get()
@@ -335,7 +331,7 @@ async def test_a_keeper_that_answers_when_it_was_silent_is_kept(
     assert owner.has_heard_nothing() and listener.connections == 1
 
 
-async def test_when_the_connection_breaks_nothing_is_known_of_a_request(keeper: Keeper, peer: Peer) -> None:
+async def test_request_result_is_unknown_after_broken_connection(keeper: Keeper, peer: Peer) -> None:
     requests = [asyncio.create_task(keeper.request("spawn", name=name)) for name in "ab"]
     await peer.requests.get()
     peer.hang_up()
@@ -350,7 +346,7 @@ async def test_without_a_connection_a_request_says_why() -> None:
         raise ConnectionRefusedError("nobody is at home")
 
     async with at_work(Keeper(refuse, name="far")) as keeper:
-        with pytest.raises(PlatformUnavailable, match="the far keeper cannot be reached: it has no listener"):
+        with pytest.raises(PlatformUnavailable, match="the far keeper is unreachable: it has no listener"):
             await keeper.request("list")
         await keeper.listen("exp", Owner())
         await _few_turns()
@@ -484,7 +480,7 @@ async def test_a_connection_that_never_lasts_is_not_made_again_at_once(
     assert waits == [0.02, 0.1, 0.3, 1.0]
 
 
-async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
+async def test_keeper_that_had_answered_is_replaced_at_once(
     owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ends of jobs are not seen without a keeper: the gaps must not grow with the number of deaths."""
@@ -504,7 +500,7 @@ async def test_a_keeper_that_had_answered_is_followed_by_another_at_once(
     assert waits == []
 
 
-async def test_a_connection_that_we_give_up_again_and_again_is_not_made_again_at_once(
+async def test_repeatedly_closed_connection_waits_before_reconnect(
     owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_WELL_STARTED_S", 0.0)
@@ -610,7 +606,7 @@ async def test_every_owner_hears_of_a_broken_connection(keeper: Keeper, owner: O
     await owner.hears("disconnected", "connected")
 
 
-async def test_a_listener_with_a_fault_keeps_no_other_from_its_connection(
+async def test_faulty_listener_does_not_affect_others(
     keeper: Keeper, owner: Owner, peer: Peer, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Faulty(Owner):
@@ -644,9 +640,7 @@ async def test_unstored_lines_are_requested_on_a_new_connection(
     (await listener.peer()).lines("exp", 0)
     await owner.hears("lines")
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.getMessage() for record in errors] == [
-        "results were not stored; connecting again to get them once more"
-    ]
+    assert [record.getMessage() for record in errors] == ["results were not stored; reconnecting to receive them again"]
 
 
 async def test_dropped_lines_of_a_leaving_owner_are_ignored(keeper: Keeper, owner: Owner, peer: Peer) -> None:
@@ -670,7 +664,7 @@ async def test_dropped_lines_of_a_leaving_owner_are_ignored(keeper: Keeper, owne
     assert owner.has_heard_nothing()
 
 
-async def test_nothing_more_is_read_while_too_many_lines_are_not_stored(
+async def test_reading_pauses_while_too_many_lines_are_unstored(
     keeper: Keeper, owner: Owner, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MAX_UNSTORED_LINES", 100)
@@ -698,7 +692,7 @@ async def test_nothing_more_is_read_while_too_many_lines_are_not_stored(
     assert await request == "late"
 
 
-async def test_a_new_connection_begins_with_nothing_unstored(
+async def test_new_connection_starts_without_unstored_lines(
     owner: Owner, peer: Peer, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "MAX_UNSTORED_LINES", 100)
@@ -759,7 +753,7 @@ async def test_invalid_message_ends_the_connection_only(
     await owner.hears("lines")
 
 
-async def test_a_message_may_come_in_pieces(owner: Owner, peer: Peer) -> None:
+async def test_fragmented_message_is_assembled(owner: Owner, peer: Peer) -> None:
     message = {"event": "ended", "owner": "exp", "name": "jöb", "job": {"state": protocol.ENDED}}
     for byte in protocol.encode(message):
         peer.send_bytes(bytes([byte]))

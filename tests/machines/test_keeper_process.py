@@ -38,7 +38,7 @@ class Conversation(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         for message in self._decoder.feed(data):
@@ -100,7 +100,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
         await place.close()
 
 
-async def test_a_keeper_is_started_when_none_runs(place: Place) -> None:
+async def test_keeper_is_started_if_missing(place: Place) -> None:
     greeting = await (await place.talk(place.keeper())).ask("hello")
     assert greeting["version"] == protocol.VERSION
     assert os.getsid(greeting["pid"]) == greeting["pid"] != os.getsid(0)
@@ -166,7 +166,7 @@ async def test_keeper_with_another_socket_path_is_found(place: Place, tmp_path: 
     assert (await second.ask("hello"))["pid"] == pid
 
 
-async def test_removed_socket_of_a_keeper_is_made_anew(place: Place) -> None:
+async def test_removed_keeper_socket_is_recreated(place: Place) -> None:
     first = await place.talk(place.keeper())
     pid = (await first.ask("hello"))["pid"]
     place.socket.unlink()
@@ -184,7 +184,7 @@ async def _talk_if_there(place: Place, keeper: LocalKeeper) -> Conversation | No
         return None
 
 
-async def test_the_keeper_of_a_deleted_folder_of_this_name_is_not_joined(place: Place) -> None:
+async def test_keeper_of_deleted_folder_is_not_used(place: Place) -> None:
     """It may still have jobs to end, and listens where the new one is to listen."""
     first = await place.talk(place.keeper())
     pid = (await first.ask("hello"))["pid"]
@@ -218,14 +218,14 @@ async def test_the_keeper_of_a_moved_folder_of_this_name_is_left_alone(place: Pl
     os.kill(job["pid"], signal.SIGKILL)
 
 
-async def test_a_daemon_whose_folder_was_exchanged_takes_no_keeper_from_another(place: Place) -> None:
+async def test_daemon_with_replaced_folder_uses_no_foreign_keeper(place: Place) -> None:
     place.directory.parent.mkdir()
     before = place.keeper()
     conversation = await place.talk(before)
     shutil.rmtree(place.directory.parent)
     place.directory.parent.mkdir()
     after = await place.talk(place.keeper())
-    with pytest.raises(PlatformUnavailable, match="exchanged while this daemon"):
+    with pytest.raises(PlatformUnavailable, match="replaced while this daemon"):
         await place.talk(before)
     assert (await after.ask("hello"))["version"] == protocol.VERSION
     await conversation.close()
@@ -299,7 +299,7 @@ async def test_a_folder_that_cannot_be_made_is_an_error_of_the_system(place: Pla
         await place.talk(place.keeper())
 
 
-async def test_an_interpreter_that_is_gone_leaves_nothing_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_interpreter_leaves_no_descriptors(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/no/such/python")  # as after an upgrade under a running daemon
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError, match="/no/such/python"):
@@ -333,7 +333,7 @@ async def test_fault_of_the_connection_task_is_raised_at_once(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         (record,) = caplog.records
-    assert "no trial of this machine is followed" in record.getMessage()
+    assert "trials of this machine are no longer followed" in record.getMessage()
     assert "a fault of ours" in caplog.text
     assert len(caplog.records) == 1, "tasks that are cancelled at the end are as they should be"
 

@@ -22,7 +22,7 @@ def machine(name: str = "a", places: int = 2, *, is_read: bool = True) -> Machin
     return ledger
 
 
-def test_nothing_is_granted_before_the_keeper_was_read() -> None:
+def test_no_place_is_granted_before_keeper_list() -> None:
     ledger = machine(is_read=False)
     assert ledger.reserve("j1", ONE) is None
     ledger.read({"old": Reservation(machine="a", places=(0,))})
@@ -70,14 +70,14 @@ def test_allowed_and_blocked_places() -> None:
     assert ledger.fitting(Demand(count=1, only=frozenset({2, 3}))) == [3]
 
 
-def test_the_machine_with_most_free_places_first_and_of_equal_ones_the_first() -> None:
+def test_machine_with_most_free_places_is_first() -> None:
     a, b, c = machine("a", 2), machine("b", 3), machine("c", 3)
     assert choose([a, b, c], {name: ONE for name in "abc"}) is b
     b.reserve("j1", ONE)
     assert choose([a, b, c], {name: ONE for name in "abc"}) is c
 
 
-def test_a_job_without_places_fits_on_a_machine_whose_places_are_taken() -> None:
+def test_job_without_places_fits_on_full_machine() -> None:
     full = machine(places=0)
     assert choose([full], {"a": Demand(count=0)}) is full
     line = Line({"a": full}, lambda: 0.0)

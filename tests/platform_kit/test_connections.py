@@ -112,7 +112,7 @@ async def test_refused_credential_is_replaced_by_another_leases() -> None:
         await two.use()
 
 
-async def test_leases_fail_without_a_valid_credential_until_one_is_renewed() -> None:
+async def test_leases_fail_until_a_credential_is_renewed() -> None:
     async with AsyncExitStack() as stack:
         tower = Tower(stack)
         one, two = await tower.lease("e1", "a"), await tower.lease("e2", "b")
@@ -126,7 +126,7 @@ async def test_leases_fail_without_a_valid_credential_until_one_is_renewed() -> 
         assert tower.made[0].calls[-1] == "use c"
 
 
-async def test_connection_goes_on_with_another_when_the_lease_in_use_ends() -> None:
+async def test_connection_switches_lease_when_used_one_ends() -> None:
     async with AsyncExitStack() as outer:
         tower = Tower(outer)
         two = await tower.lease("e2", "b")

@@ -44,7 +44,7 @@ def test_trial_begins_with_a_copy(own: Path) -> None:
     assert (source / "deep" / "model").read_text() == "weights"
 
 
-def test_copy_that_was_cut_short_is_made_anew(own: Path) -> None:
+def test_incomplete_copy_is_repeated(own: Path) -> None:
     earlier(own)
     (own / ".nni-copying").touch()
     (own / "deep").mkdir()
@@ -54,10 +54,10 @@ def test_copy_that_was_cut_short_is_made_anew(own: Path) -> None:
     assert not (own / ".nni-copying").exists()
 
 
-def test_checkpoint_that_is_elsewhere_is_missed_in_words(own: Path) -> None:
+def test_missing_checkpoint_is_reported(own: Path) -> None:
     done = begin(own)
     assert done.stdout == "begun\n"
-    assert "the checkpoint of trial aaaaa is not here; this trial begins without" in done.stderr
+    assert "no checkpoint of trial aaaaa is here; this trial begins without" in done.stderr
     assert not list(own.iterdir())
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_what_connects_while_the_box_ends_is_closed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_during_middlebox_end_is_closed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", left.append)
     ready, over = threading.Event(), asyncio.Event()

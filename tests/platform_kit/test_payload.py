@@ -34,7 +34,7 @@ def test_without_a_path_there_is_no_empty_entry(given: dict[str, str]) -> None:
     assert payload.with_stand_in(given)["PYTHONPATH"] == payload.STAND_IN
 
 
-def test_stand_in_and_the_channel_are_where_the_path_says() -> None:
+def test_stand_in_and_channel_are_on_path() -> None:
     folder = Path(payload.STAND_IN)
     assert (folder / "nni" / "__init__.py").is_file()
     module = protocol.COMMAND_CHANNEL.removeprefix("import://").split(".")[0]

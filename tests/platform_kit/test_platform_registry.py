@@ -57,7 +57,7 @@ def test_plug_in_is_a_platform_and_is_imported_on_first_use(plug_in: PlugIn) -> 
     assert registry.adapter_class(found).__name__ == "Adapter"
 
 
-def test_old_names_still_work_beside_a_broken_plug_in(plug_in: PlugIn) -> None:
+def test_old_names_work_with_broken_plug_in(plug_in: PlugIn) -> None:
     plug_in("angry", "raise RuntimeError('no queen')")
     plug_in("hive", HIVE)
     assert registry.find("hive-old").name == "hive"
@@ -74,7 +74,7 @@ def test_folder_wins_over_a_plug_in(plug_in: PlugIn) -> None:
     [
         ("raise RuntimeError('no queen')", r"platform 'angry' cannot be imported \(RuntimeError: no queen\)"),
         ("import no_such_bees", r"platform 'angry' cannot be imported \(ModuleNotFoundError: .*no_such_bees"),
-        ("PLATFORM = 5", "platform 'angry' is broken: its PLATFORM is no PlatformDescription"),
+        ("PLATFORM = 5", "platform 'angry' is broken: its PLATFORM is not a PlatformDescription"),
         ("", "platform 'angry' is broken"),
     ],
 )
@@ -104,7 +104,7 @@ def test_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> N
         registry.find("Hives")
 
 
-def test_platform_that_has_no_adapter_yet_is_known_and_refuses_work(plug_in: PlugIn) -> None:
+def test_platform_without_adapter_is_known_and_refused(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE.replace('adapter="{name}_plug_in:Adapter", ', ""))
     found = registry.find("hive")
     assert found.config is LocalConfig

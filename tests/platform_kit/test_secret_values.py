@@ -95,6 +95,6 @@ def test_long_command_is_masked_in_time(piece: str, length: int) -> None:
     assert time.process_time() - began < 8.0
 
 
-def test_long_line_that_may_hold_a_secret_goes_whole() -> None:
+def test_long_line_with_possible_secret_is_masked() -> None:
     assert masked_line("+" + "x = 1; " * 2000 + 'token = "hunter22"') == ("+***", 1)
     assert masked_line("+" + "x = 1; " * 2000) == ("+" + "x = 1; " * 2000, 0)

@@ -41,14 +41,14 @@ async def test_the_result_of_the_work_is_returned() -> None:
     assert not undone
 
 
-async def test_what_the_work_raises_is_raised() -> None:
+async def test_exception_of_work_is_raised() -> None:
     undone: list[object] = []
     with pytest.raises(ZeroDivisionError):
         await to_its_end(lambda: 1 // 0, undo=undone.append)
     assert not undone
 
 
-async def test_a_cancelled_caller_waits_for_the_end_and_the_result_is_undone() -> None:
+async def test_cancelled_caller_waits_and_result_is_undone() -> None:
     work, undone = _Work(), list[str]()
     waiting = asyncio.ensure_future(to_its_end(work, undo=undone.append))
     await _cancelled(waiting, work)
@@ -68,7 +68,7 @@ async def test_a_cancelled_caller_tells_the_work_to_stop() -> None:
         await waiting
 
 
-async def test_work_that_fails_after_the_cancellation_leaves_nothing_to_undo(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_work_after_cancellation_is_not_undone(caplog: pytest.LogCaptureFixture) -> None:
     work, undone = _Work(OSError("the disk is full")), list[str]()
     waiting = asyncio.ensure_future(to_its_end(work, undo=undone.append))
     await _cancelled(waiting, work)
@@ -79,7 +79,7 @@ async def test_work_that_fails_after_the_cancellation_leaves_nothing_to_undo(cap
     assert not caplog.records
 
 
-async def test_work_waits_for_existing_threads_while_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_work_uses_existing_threads_during_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     with SteadyThreads(4) as threads:
         first = _Work()

@@ -82,15 +82,20 @@ ANSWERS: list[tuple[httpx.Response | type[httpx.HTTPError], type[PlatformError],
         httpx.Response(302, headers={"Location": "http://login/?x=1"}),
         PlatformUnavailable,
         True,
-        "leads to http://login/;",
+        "redirects to http://login/;",
     ),
     (said(401, message="expired"), BadCredentials, None, "refuses the credentials (401): "),
     (said(408, message="slow"), PlatformUnavailable, False, "answered 408: "),
-    (said(429), PlatformUnavailable, True, "asks to be asked less often"),
+    (said(429), PlatformUnavailable, True, "demands fewer calls"),
     (said(500, message=f"no {SECRET}"), PlatformUnavailable, False, "answered 500: "),
     (httpx.Response(502), PlatformUnavailable, False, "answered 502"),
     (httpx.Response(503, headers={"Retry-After": "1"}), PlatformUnavailable, False, "answered 503"),
-    (httpx.Response(200, text="<html>login</html>"), PlatformUnavailable, False, "no JSON; is the address right?"),
+    (
+        httpx.Response(200, text="<html>login</html>"),
+        PlatformUnavailable,
+        False,
+        "did not answer with JSON; check the address",
+    ),
 ]
 
 
@@ -148,21 +153,21 @@ REFUSALS: list[tuple[str, httpx.Response, Call, type[PlatformError], str]] = [
         said(403, code="ForbiddenUserError", message="no"),
         lambda one: one.stop("x"),
         PlatformUnavailable,
-        "OpenPAI refuses what it should not: 403 ForbiddenUserError: no",
+        "OpenPAI unexpectedly refused a request: 403 ForbiddenUserError: no",
     ),
     (
         "openpai",
         said(403, message="no"),
         lambda one: one.detail("x"),
         PlatformUnavailable,
-        "OpenPAI refuses what it should not: 403: no",
+        "OpenPAI unexpectedly refused a request: 403: no",
     ),
     (
         "openpai",
         said(200, data="none"),
         lambda one: one.jobs(FOREVER),
         PlatformUnavailable,
-        "OpenPAI at http://pai answered with something that is no list of jobs",
+        "OpenPAI at http://pai did not answer with a list of jobs",
     ),
     (
         "dlts",
@@ -176,28 +181,28 @@ REFUSALS: list[tuple[str, httpx.Response, Call, type[PlatformError], str]] = [
         said(400, message="odd"),
         lambda one: one.status("x"),
         PlatformUnavailable,
-        "DLWorkspace at http://dlts/ refuses what it should not: 400: odd",
+        "DLWorkspace at http://dlts/ unexpectedly refused a query: 400: odd",
     ),
     (
         "dlts",
         said(400, message="odd"),
         lambda one: one.kill(["x"]),
         PlatformUnavailable,
-        "DLWorkspace at http://dlts/ refuses what it should not: 400: odd",
+        "DLWorkspace at http://dlts/ unexpectedly refused a kill: 400: odd",
     ),
     (
         "dlts",
         said(200, error="down"),
         lambda one: one.jobs(FOREVER),
         PlatformUnavailable,
-        "DLWorkspace at http://dlts/ answered with something that is no list of jobs",
+        "DLWorkspace at http://dlts/ did not answer with a list of jobs",
     ),
     (
         "aml",
         said(403, error={"code": "AuthorizationFailed", "message": "no right"}),
         lambda one: one.check(""),
         BadCredentials,
-        "Azure ML: no right; look at subscriptionId, resourceGroup and workspaceName, and at your rights there",
+        "Azure ML: no right; check subscriptionId, resourceGroup and workspaceName, and your rights there",
     ),
     (
         "aml",
@@ -237,7 +242,7 @@ async def test_refusal_of_a_call(
         ("aml", lambda one: one.get("jobs/x")),
     ],
 )
-async def test_missing_job_is_no_error(platform: str, call: Call) -> None:
+async def test_missing_job_is_none(platform: str, call: Call) -> None:
     async with answered(platform, said(404, code="NoJobError", message="no such job")) as account:
         assert await call(account) is None
 
@@ -250,14 +255,14 @@ async def test_dlts_tells_a_refused_job_in_an_answer_with_status_200() -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (httpx.ConnectError, "the workspace's storage cannot be reached (ConnectError)"),
-        (httpx.ReadTimeout, "the workspace's storage cannot be reached (ReadTimeout)"),
+        (httpx.ConnectError, "the workspace's storage is unreachable (ConnectError)"),
+        (httpx.ReadTimeout, "the workspace's storage is unreachable (ReadTimeout)"),
         (
             httpx.Response(403, text=SECRET),
-            "the workspace's storage answers 403: give yourself Storage Blob Data Contributor",
+            "the workspace's storage answered 403: assign yourself the role Storage Blob Data Contributor",
         ),
-        (httpx.Response(500, text=f"key {SECRET}"), "the workspace's storage answers 500: key ***"),
-        (httpx.Response(200, text="{}"), "the workspace's storage answers with something that is no list"),
+        (httpx.Response(500, text=f"key {SECRET}"), "the workspace's storage answered 500: key ***"),
+        (httpx.Response(200, text="{}"), "the workspace's storage did not answer with a list of blobs"),
     ],
 )
 async def test_storage_of_a_workspace(answer: httpx.Response | type[httpx.HTTPError], sentence: str) -> None:

@@ -39,25 +39,25 @@ def times(report: Observation) -> tuple[int | None, int | None]:
         ({"state": protocol.LOST}, (None, None)),
     ],
 )
-def test_times_count_back_from_now_whatever_clock_the_machine_has(
+def test_times_are_relative_to_now_with_any_machine_clock(
     job: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     assert times(job_report(job).dated(500_000)) == expected
 
 
 def test_a_lost_job_has_a_sentence() -> None:
-    told = {"state": protocol.LOST, "message": "its machine was restarted"}
-    assert job_report(told).message == "its machine was restarted"
+    told = {"state": protocol.LOST, "message": "its machine restarted"}
+    assert job_report(told).message == "its machine restarted"
     assert job_report(ENDED).message == ""
 
 
-def test_a_report_that_was_kept_while_the_clock_was_set_follows_it(steady: list[int]) -> None:
+def test_kept_report_follows_clock_change(steady: list[int]) -> None:
     report = job_report(RUNNING)
     steady[0] += 10_000
     assert times(report.dated(1_010_000 + YEAR_MS - steady[0])) == (910_000 + YEAR_MS, None)
     assert times(report.dated(1_010_000 - YEAR_MS - steady[0])) == (910_000 - YEAR_MS, None)
 
 
-def test_times_of_others_stay_as_they_were_told() -> None:
+def test_reported_times_of_others_are_unchanged() -> None:
     report = Observation(state=job_report(RUNNING).state, started_ms=5, ended_ms=9)
     assert report.dated(1_000_000 - clock.steady_ms()) is report

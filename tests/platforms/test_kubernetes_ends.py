@@ -71,7 +71,7 @@ async def test_pod_refused_by_its_node_is_preempted(tmp_path: Path, kind: str) -
         assert NO_ROOM in report.message
 
 
-async def test_framework_of_a_pod_refused_by_its_node_while_disconnected_is_preempted(tmp_path: Path) -> None:
+async def test_pod_refused_by_node_while_disconnected_is_preempted(tmp_path: Path) -> None:
     async with WORLDS["frameworks"](tmp_path) as world:
         async with world.make() as platform:
             handle = await accepted(world, platform, "a")
@@ -84,7 +84,7 @@ async def test_framework_of_a_pod_refused_by_its_node_while_disconnected_is_pree
         assert report.native_reason == "OutOfcpu" and NO_ROOM in report.message
 
 
-async def test_framework_whose_pod_the_server_refuses_is_no_command_that_failed(tmp_path: Path) -> None:
+async def test_pod_refused_by_server_is_not_a_user_failure(tmp_path: Path) -> None:
     async with WORLDS["frameworks"](tmp_path) as world, world.make(serviceAccountName="absent") as platform:
         handle = await accepted(world, platform, "a")
         report = await seen(world, platform, handle, JobState.FAILED)
@@ -131,7 +131,7 @@ async def test_operator_warning_does_not_hide_a_quota(tmp_path: Path, kind: str,
                 await world.recorder.news.wait()
 
 
-async def test_a_pod_that_could_not_be_made_is_no_command_that_failed(tmp_path: Path) -> None:
+async def test_pod_creation_failure_is_not_a_user_failure(tmp_path: Path) -> None:
     async with WORLDS["adaptdljobs"](tmp_path) as world, world.make() as platform:
         world.use_up_quota()
         handle = await accepted(world, platform, "a")

@@ -156,7 +156,7 @@ DENIALS = [
 
 @pytest.mark.parametrize("message", DENIALS)
 @pytest.mark.parametrize("status", [401, 403])
-def test_denials_are_no_missing_rights(message: str, status: int) -> None:
+def test_denials_are_not_missing_rights(message: str, status: int) -> None:
     refusal = Refusal(status=status, reason="Forbidden", message=message)
     assert isinstance(submission.error(refusal, "create tfjobs", "default"), SubmitRejected)
 
@@ -210,7 +210,7 @@ _SECURE = {
         (Framework, _SECURE, "seccompProfile"),
     ],
 )
-async def test_a_namespace_that_restricts_pods_is_told_of_before_there_is_one(
+async def test_restricted_namespace_is_found_by_preflight(
     tmp_path: Path, kind: Any, template: dict[str, Any], wrong: str, may_make_pods: bool
 ) -> None:
     async with kind().make_world(tmp_path) as world:

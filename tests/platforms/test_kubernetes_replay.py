@@ -177,7 +177,7 @@ async def test_recorded_sequences_cut_and_repeated_at_random(plural: str) -> Non
     assert repetitions > CUTS / 10 and gone > CUTS / 50
 
 
-def test_the_table_is_of_what_was_recorded() -> None:
+def test_table_matches_recordings() -> None:
     """A recording with a job that the table forgets would go unseen."""
     folder = definitions.reference()
     if folder is None:

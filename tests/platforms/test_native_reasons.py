@@ -99,5 +99,5 @@ def test_a_native_reason_that_reads_like_ours_is_not_believed(failed: Failed, wo
         (_openpai, "ContainerTensorflowOOMKilled"),
     ],
 )
-def test_a_service_s_word_for_out_of_memory_is_translated(failed: Failed, word: str) -> None:
+def test_native_out_of_memory_reason_is_translated(failed: Failed, word: str) -> None:
     assert outcome(failed(word), None, platform_retries=2, user_retries=0).reason is Reason.OUT_OF_MEMORY

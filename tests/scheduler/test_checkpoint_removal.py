@@ -71,7 +71,7 @@ class Removal:
         return asyncio.get_running_loop().time() - begun_s
 
 
-async def test_one_that_stays_keeps_no_other_and_is_tried_again_later_each_time() -> None:
+async def test_failed_removal_is_retried_with_growing_waits() -> None:
     world = Removal()
     world.stays = {"aaaaa"}
     one, other = _needless("aaaaa", "a"), _needless("bbbbb", "a")
@@ -86,7 +86,7 @@ async def test_one_that_stays_keeps_no_other_and_is_tried_again_later_each_time(
     assert await world.run(one) == ["aaaaa"] and not world.removal.at_work
 
 
-async def test_a_service_that_cannot_be_asked_keeps_none_of_another_one() -> None:
+async def test_unreachable_service_does_not_block_others() -> None:
     world = Removal()
     world.raises = PlatformUnavailable("b is away")
     assert await world.run(_needless("aaaaa", "b"), _needless("bbbbb", "a", "b"), _needless("ccccc", "a")) == ["ccccc"]

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
 
 
 class Ones(ClosedExperiments):
-    """Two closed experiments, exp0 and exp1, of which one stays open."""
+    """Two closed experiments, exp0 and exp1; one stays open."""
 
     def __init__(self, folder: Path, copies: Path) -> None:
         self._folder, self._copies = folder, copies

@@ -41,14 +41,14 @@ def _written(folder: Path) -> str:
     return (folder / "nnimanager.log").read_text()
 
 
-def test_a_line_is_one_that_nni_writes(log: ExperimentLog, tmp_path: Path) -> None:
+def test_line_has_format_of_nni(log: ExperimentLog, tmp_path: Path) -> None:
     _log.info("Trial %s %s", "t1", "SUCCEEDED")
 
     when = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]"
     assert re.fullmatch(when + r" INFO \(test_experiment_log\) Trial t1 SUCCEEDED\n", _written(tmp_path))
 
 
-def test_the_changes_of_a_turn_are_a_line_each_in_their_order(log: ExperimentLog, tmp_path: Path) -> None:
+def test_changes_of_turn_are_one_line_each_in_order(log: ExperimentLog, tmp_path: Path) -> None:
     handles = [JobHandle(platform="fake", version=1, job_name=name) for name in ("a", "b")]
     failed: dict[str, Any] = {"attempt": 1, "status": TrialStatus.FAILED, "reason": Reason.USER_CODE, "ended_ms": 1}
     records = [
@@ -90,7 +90,7 @@ def test_log_takes_only_records_of_its_experiment(log: ExperimentLog, tmp_path: 
     assert _written(tmp_path) == ""
 
 
-def test_every_line_has_the_second_it_was_made_in() -> None:
+def test_every_line_has_time_of_record() -> None:
     formatter = Formatter(suffix=lambda: " [e1]")
     record = logging.makeLogRecord({"msg": "m", "levelname": "INFO", "module": "here"})
     seconds = []
@@ -105,7 +105,7 @@ def test_every_line_has_the_second_it_was_made_in() -> None:
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n[2026-01-01 00:00:00] INFO (forged) all is well\x85\u2028\u202egone\x00"
 
 
-def test_nothing_in_a_message_ends_its_line_or_moves_a_cursor(log: ExperimentLog, tmp_path: Path) -> None:
+def test_control_characters_in_message_are_escaped(log: ExperimentLog, tmp_path: Path) -> None:
     _log.warning("job %s wrote %s", "j1", EVIL)
 
     (line,) = _written(tmp_path).splitlines()
@@ -133,7 +133,7 @@ def test_stderr_tail_is_logged_line_by_line(log: ExperimentLog, tmp_path: Path) 
 
     lines = _written(tmp_path).splitlines()
     assert all(line.isprintable() and "(journal)" in line.replace("experiment_log", "journal") for line in lines)
-    assert lines[1].endswith("job nni_exp_e1_trial_t1 wrote at last:   File x")
+    assert lines[1].endswith("job nni_exp_e1_trial_t1 last wrote:   File x")
     assert not [line for line in lines if line.startswith("[2026-01-01")]
 
 
@@ -142,7 +142,7 @@ def test_no_more_than_the_last_lines_of_a_text_are_written(log: ExperimentLog, t
     change_log.log_changes((), (), [("j", report)])
 
     lines = _written(tmp_path).splitlines()
-    assert len(lines) == 40 and lines[-1].endswith("wrote at last: 999")
+    assert len(lines) == 40 and lines[-1].endswith("last wrote: 999")
 
 
 @pytest.mark.timeout(10)

@@ -186,7 +186,7 @@ class AtWork:
             connection.close()
 
     async def runs(self, count: int) -> list[str]:
-        """Names of the jobs that run, once there are so many and their trials are RUNNING."""
+        """Names of the running jobs, once there are this many and their trials are RUNNING."""
         query = "SELECT count(*) FROM trials WHERE status = 'RUNNING'"
         await self.until(lambda: len(self.running) == count and self.ask(query) == count)
         return self.running
@@ -341,7 +341,7 @@ async def test_stopping_ends_all_jobs_and_the_loop(monkeypatch: Patch, path: Pat
         assert work.ask("SELECT count(*) FROM attempts WHERE forgotten = 0") == 0
 
 
-async def test_the_next_process_goes_on(monkeypatch: Patch, path: Path) -> None:
+async def test_next_process_continues(monkeypatch: Patch, path: Path) -> None:
     """The daemon dies; its jobs run on, one ends meanwhile."""
     async with at_work(monkeypatch, path, spec(max_trial_number=2)) as first:
         one_, two = await first.runs(2)
@@ -417,7 +417,7 @@ async def test_a_platform_without_room_is_tried_again(
 
 
 @pytest.mark.parametrize("verb", ["enter", "submit", "observe"])
-async def test_credentials_that_are_refused_for_a_moment_are_no_hold(monkeypatch: Patch, path: Path, verb: str) -> None:
+async def test_short_credential_refusal_causes_no_hold(monkeypatch: Patch, path: Path, verb: str) -> None:
     """As by a server that has just been started."""
 
     def refuse(platform: FakePlatform) -> None:
@@ -448,7 +448,7 @@ async def test_a_hold_for_refused_credentials_ends_by_itself(monkeypatch: Patch,
         assert work.ask("SELECT count(*), max(number) FROM attempts") == (2, 1)
 
 
-async def test_a_refusal_of_now_and_then_is_no_hold(monkeypatch: Patch, path: Path) -> None:
+async def test_occasional_refusal_causes_no_hold(monkeypatch: Patch, path: Path) -> None:
     """A minute of refusals, and nothing else."""
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.4)
     answers = [BadCredentials("forbidden"), PlatformUnavailable("busy", refused=True)] * 2
@@ -461,7 +461,7 @@ async def test_a_refusal_of_now_and_then_is_no_hold(monkeypatch: Patch, path: Pa
         assert _holds(path) == []
 
 
-async def test_hold_of_an_earlier_process_ends_with_accepted_credentials(monkeypatch: Patch, path: Path) -> None:
+async def test_hold_of_earlier_process_ends_with_valid_credentials(monkeypatch: Patch, path: Path) -> None:
     connection = connect(path)
     services.set_hold(connection, spec().platforms[0].service, REFUSED)
     experiments.set_hold(connection, REFUSED)
@@ -472,7 +472,7 @@ async def test_hold_of_an_earlier_process_ends_with_accepted_credentials(monkeyp
         assert _holds(path) == [] and _load(path).hold is None
 
 
-async def test_refused_credentials_hold_until_somebody_resumes(monkeypatch: Patch, path: Path) -> None:
+async def test_refused_credentials_hold_until_resume(monkeypatch: Patch, path: Path) -> None:
     monkeypatch.setattr(refusals, "HOLD_AFTER_S", 0.0)
 
     def refuse(platform: FakePlatform) -> None:
@@ -562,7 +562,7 @@ async def test_results_are_stored_before_they_are_acknowledged(
         assert await work.platform.host.followed([]) == {name: {"outbox/main.jsonl": 60, ".nni/metrics": 20}}
 
 
-async def test_an_end_that_comes_with_the_last_lines_is_stored_with_them(monkeypatch: Patch, path: Path) -> None:
+async def test_end_delivered_with_last_lines_is_stored_with_them(monkeypatch: Patch, path: Path) -> None:
     async with at_work(monkeypatch, path, spec(max_trial_number=1)) as work:
         (name,) = await work.runs(1)
         lines = ['{"type": "final", "value": 1}']
@@ -576,7 +576,7 @@ async def test_an_end_that_comes_with_the_last_lines_is_stored_with_them(monkeyp
         await work.until(lambda: "DONE" in work.statuses)
 
 
-async def test_last_lines_that_a_broken_store_cannot_take_are_not_acknowledged(monkeypatch: Patch, path: Path) -> None:
+async def test_unstored_last_lines_are_not_acknowledged(monkeypatch: Patch, path: Path) -> None:
     work = AtWork(path, spec(), Script(), FakePlatform)
     delivering = asyncio.create_task(work.messages.deliver("job", "outbox/main.jsonl", 0, 9, ["{}"], SUCCEEDED))
     await asyncio.sleep(0)
@@ -640,7 +640,7 @@ async def test_forgetting_works_again_after_the_loop_was_restarted(monkeypatch: 
 
 
 @pytest.mark.parametrize("lost", ["a start", "a judgement"])
-async def test_what_a_failed_turn_took_comes_to_the_next_loop(monkeypatch: Patch, path: Path, lost: str) -> None:
+async def test_events_of_failed_turn_reach_next_loop(monkeypatch: Patch, path: Path, lost: str) -> None:
     """The platform says of the job what it said before, and the assessor nothing more."""
     work = AtWork(path, spec(max_trial_number=1, trial_concurrency=1), Script())
     monkeypatch.setattr(watched_tuner, "TunerHosts", type("Host", (FakeHost,), {"script": work.script}))
@@ -692,12 +692,12 @@ async def test_a_clock_that_is_set_ends_nothing(
         assert work.statuses == ["RUNNING", "NO_MORE_TRIAL"]
         assert work.platform.cancelled == []
         assert caplog.messages == [
-            f"the clock of this machine was set by {step} s; time limits do not count that"
+            f"the clock of this machine was set by {step} s; time limits ignore that"
             for step in (f"{step_h * 3600:+}", "+3500")
         ]
 
 
-async def test_platform_is_retried_in_time_after_the_clock_was_set_back(monkeypatch: Patch, path: Path) -> None:
+async def test_platform_is_retried_in_time_after_clock_set_back(monkeypatch: Patch, path: Path) -> None:
     def refuses(platform: FakePlatform) -> None:
         platform.raises["submit"] = [PlatformUnavailable("away", refused=True)]
 
@@ -807,7 +807,7 @@ async def test_broken_lines_of_an_outbox_log_one_warning(
         assert len([text for text in caplog.messages if "is no metric" in text]) == 10
 
 
-async def test_adapter_that_cannot_be_left_does_not_delay_the_daemons_end(monkeypatch: Patch, path: Path) -> None:
+async def test_failing_adapter_exit_does_not_delay_daemons_end(monkeypatch: Patch, path: Path) -> None:
     class Sticky(FakePlatform):
         async def __aexit__(self, *_: object) -> None:
             raise TimeoutError

@@ -85,7 +85,7 @@ async def test_final_state_starts_a_turn_at_once(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("decided", [(), ("job",)])
-async def test_what_was_observed_before_is_no_news(decided: tuple[str, ...]) -> None:
+async def test_repeated_observation_is_not_news(decided: tuple[str, ...]) -> None:
     """A service observes a job at each change of its pods, most of which change nothing of the job."""
     inbox = Inbox()
     inbox.report({"job": RUNNING_HERE})
@@ -112,14 +112,14 @@ async def test_an_observation_counts_again_after_another_one(between: Observatio
         assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": report}
 
 
-async def test_an_end_counts_again_as_its_lines_may_have_been_missing() -> None:
+async def test_repeated_end_counts_as_lines_may_be_missing() -> None:
     inbox = Inbox()
     for _ in range(2):
         inbox.report({"job": SUCCEEDED})
         assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": SUCCEEDED}
 
 
-async def test_what_was_said_of_an_earlier_submission_is_news_of_the_next() -> None:
+async def test_report_of_earlier_submission_is_news_for_next() -> None:
     inbox = Inbox()
     inbox.report({"job": PENDING})
     inbox.take(judged_bad=(), failure=None)
@@ -128,7 +128,7 @@ async def test_what_was_said_of_an_earlier_submission_is_news_of_the_next() -> N
     assert inbox.take(judged_bad=(), failure=None).seen.reports == {"job": PENDING}
 
 
-async def test_what_a_failed_turn_took_is_news_again() -> None:
+async def test_events_of_failed_turn_are_news_again() -> None:
     inbox = Inbox()
     inbox.report({"job": RUNNING})
     inbox.put_on_hold(REFUSED, "scripted")

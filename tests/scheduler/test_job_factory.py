@@ -34,7 +34,7 @@ async def job(number: int = 1, settings: dict[str, Any] | None = None, **config:
     return await factory.make(submit, service, has_runner=False)
 
 
-async def test_a_job_carries_what_the_experiment_says() -> None:
+async def test_job_contains_experiment_settings() -> None:
     made = await job()
     assert (made.name, made.experiment_id, made.trial_id) == ("nni_exp_exp_trial_abcde", "exp", "abcde")
     assert (made.command, made.code_directory, made.grace_period_s) == ("python3 trial.py", "/code", 7.5)
@@ -58,7 +58,7 @@ async def test_the_environment_of_the_caller_is_in_no_repr() -> None:
     assert "s3cr3t" not in repr(await job())
 
 
-async def test_a_service_may_have_a_command_a_code_directory_and_gpus_of_its_own() -> None:
+async def test_service_overrides_command_code_and_gpus() -> None:
     own = {"trialCommand": "sh run.sh", "trialCodeDirectory": "/elsewhere", "trialGpuNumber": 0}
     made = await job(settings=own, trial_gpu_number=2)
     assert (made.command, made.code_directory, made.gpu_number) == ("sh run.sh", "/elsewhere", 0)

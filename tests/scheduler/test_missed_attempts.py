@@ -94,7 +94,7 @@ def test_missed_attempt_waits_for_a_running_submission(turns: Turns) -> None:
     assert [type(record) for record in back.records] == [d.ReviveAttempt]
 
 
-def test_running_missed_attempt_is_revived_without_another_attempt(turns: Turns) -> None:
+def test_running_missed_attempt_is_revived_if_it_is_the_last(turns: Turns) -> None:
     name = lose(turns)
     back = turns.take(Seen(reports={name: RUNNING}), now_ms=LATER, free=0, **GRACE)
     assert [type(record) for record in back.records] == [d.ReviveAttempt]
@@ -107,7 +107,7 @@ def test_running_missed_attempt_is_revived_without_another_attempt(turns: Turns)
     assert [call.attempt.job_name for call in again] == [f"{name}-2"]
 
 
-def test_a_trial_whose_machines_go_away_has_no_more_attempts_than_others(turns: Turns) -> None:
+def test_vanishing_machines_do_not_add_attempts(turns: Turns) -> None:
     lose(turns)
     lost = None
     for days in range(1, 10):  # each machine is away for longer than the last

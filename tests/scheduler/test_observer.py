@@ -88,7 +88,7 @@ async def test_only_changed_jobs_are_observed(watch: Watch) -> None:
     assert watch.told == [{A: RUNNING, B: RUNNING}, {B: SUCCEEDED}]
 
 
-async def test_a_new_process_looks_at_what_the_store_knows(watch: Watch, path: Path) -> None:
+async def test_new_process_observes_stored_jobs(watch: Watch, path: Path) -> None:
     connection = connect(path)
     life.add(connection, "aaaaa")
     life.start(connection, "aaaaa")
@@ -177,7 +177,7 @@ class Asked(Watch):
         self.observer._watches = False
 
     async def looks(self, seconds: float) -> list[float]:
-        """When it was asked, in seconds from now, within so many of them."""
+        """The times of its requests, in seconds from now, within this many seconds."""
         loop, moments = asyncio.get_running_loop(), []
 
         async def observe(handles: Sequence[JobHandle]) -> Mapping[JobHandle, Observation]:

@@ -92,7 +92,7 @@ def test_remote_jobs_get_the_uploaded_code(
     assert archive.name == pack(tmp_path / "caller", tmp_path / "again").path.name
 
 
-def test_code_that_was_not_sent_stays_where_it_is(submission: Submission, sent: Path) -> None:
+def test_unsent_code_stays_in_place(submission: Submission, sent: Path) -> None:
     folder = make(replace(submission, sent_code=None))
     assert not folder.code.exists()
 
@@ -125,10 +125,8 @@ async def test_packing_ends_with_the_experiment(tmp_path: Path, monkeypatch: pyt
     assert list((tmp_path / "packed").iterdir()) == [], "no thread writes there any more"
 
 
-async def test_packing_goes_on_though_a_submission_gives_up_waiting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Begun anew with each try, what takes longer than a submission may would never be packed."""
+async def test_packing_continues_after_submission_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each try started over, code that takes longer than a submission's limit would never be packed."""
     (code := tmp_path / "code").mkdir()
     (code / "trial.py").write_text("print(1)")
     begun, go_on, loop, write_tar = asyncio.Event(), threading.Event(), asyncio.get_running_loop(), packing.write_tar

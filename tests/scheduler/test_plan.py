@@ -66,7 +66,7 @@ def test_proposals_become_trials_in_free_slots() -> None:
         ({"exhausted": True, "ahead": 4}, 0),
     ],
 )
-def test_the_tuner_is_asked_for_what_is_missing(here: dict[str, Any], asked: int) -> None:
+def test_tuner_is_asked_for_missing_proposals(here: dict[str, Any], asked: int) -> None:
     assert Plan(config=spec(trial_concurrency=3), **here).asked == asked
 
 
@@ -121,7 +121,7 @@ def test_full_slots_take_nothing() -> None:
     )
 
 
-def test_a_trial_that_is_tried_again_says_why_it_waits_for_a_slot() -> None:
+def test_retried_trial_states_why_it_waits_for_slot() -> None:
     found = Plan(running("aaaaa"), trial("bbbbb", **PENDING), waiting("ccccc", wait="RETRY"))
     assert found.decisions.calls == found.records(SetWait) == []
     found = Plan(running("aaaaa"), waiting("ccccc", wait="RETRY"), row=experiment(hold=hold("INTERNAL")))
@@ -134,7 +134,7 @@ def test_a_trial_that_is_tried_again_keeps_its_slot() -> None:
     assert found.wake_at == NOW
 
 
-def test_trial_waits_while_its_last_job_may_run() -> None:
+def test_trial_waits_while_last_job_may_run() -> None:
     two = spec(platforms=tuple(PlatformSpec(name="fake", service=name, settings={}) for name in ("fake", "fake-2")))
     away = {"fake": ServiceState(away_since_ms=NOW, trouble="no route to host", retry_at_ms=NOW + 1000)}
     trials = waiting("aaaaa", attempt=2), waiting("bbbbb", attempt=2)
@@ -151,7 +151,7 @@ def test_trials_of_an_experiment_in_error_say_so() -> None:
     row = experiment("ERROR", error="the trial runner is version 0.5.1")
     found = Plan(waiting("aaaaa", wait="CONCURRENCY"), row=row)
     assert [(wait.wait.code, wait.wait.sentence) for wait in found.records(SetWait)] == [
-        (WaitCode.HOLD, "the experiment cannot go on until it is resumed: the trial runner is version 0.5.1")
+        (WaitCode.HOLD, "the experiment cannot continue until it is resumed: the trial runner is version 0.5.1")
     ]
 
 
@@ -183,7 +183,7 @@ def test_nothing_new_starts_on_hold(code: str) -> None:
     ]
 
 
-def test_a_silent_tuner_is_a_hold_too() -> None:
+def test_silent_tuner_is_a_hold() -> None:
     found = Plan(waiting("aaaaa"), proposals=proposals(1), tuner_trouble=hold("TUNER_SILENT"))
     assert found.decisions.calls == []
     assert found.records(SetWait)[0].wait.code is WaitCode.HOLD
@@ -199,7 +199,7 @@ def test_a_silent_tuner_is_a_hold_too() -> None:
         ("INTERNAL", []),
     ],
 )
-def test_intents_wait_only_for_what_a_person_must_do(code: str, submitted: list[str]) -> None:
+def test_intents_wait_only_for_user_actions(code: str, submitted: list[str]) -> None:
     found = Plan(trial("aaaaa", state="INTENT"), row=experiment(hold=hold(code), next_sequence_id=1))
     assert found.submitted == submitted
 
@@ -281,13 +281,13 @@ def test_a_waiting_trial_that_was_asked_to_stop_ends(asked: str, status: str, re
     )
 
 
-def test_a_running_trial_that_was_asked_to_stop_is_cancelled_once() -> None:
+def test_stopped_running_trial_is_cancelled_once() -> None:
     assert Plan(running("aaaaa", asked="USER")).cancelled == ["aaaaa"]
     sent = frozenset({"nni_exp_exp1_trial_aaaaa"})
     assert Plan(running("aaaaa", asked="USER"), cancelled=sent).cancelled == []
 
 
-def test_stopped_intent_is_submitted_and_cancelled_with_its_handle() -> None:
+def test_stopped_intent_is_submitted_then_cancelled() -> None:
     found = Plan(trial("aaaaa", state="INTENT", asked="USER"))
     assert (found.submitted, found.cancelled) == (["aaaaa"], [])
     assert Plan(trial("aaaaa", asked="USER", **PENDING)).cancelled == ["aaaaa"]
@@ -355,7 +355,7 @@ def test_max_trial_duration(started: int, stopped: bool, wake_at: int | None) ->
     assert found.wake_at == wake_at
 
 
-def test_max_trial_duration_waits_for_an_observation_after_a_restart() -> None:
+def test_max_trial_duration_needs_observation_after_restart() -> None:
     """The clock may have been set meanwhile: by what is stored it has run for too long."""
     config = spec(trial_concurrency=1, max_trial_duration_s=10)
     trial_ = running("aaaaa", started=NOW - 3_600_000)
@@ -452,13 +452,13 @@ def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
     (record,) = found.records(GiveUpAttempt)
     assert (record.attempt, record.sentence) == (
         2,
-        "attempt 2 ended (LOST: its job was lost); the next one waits for a slot",
+        "attempt 2 ended (LOST: its job was lost); the next attempt waits for a slot",
     )
     assert found.wake_at == NOW
     assert found.records(SetStatus) == []
 
 
-def test_a_refused_job_leaves_nothing_to_forget() -> None:
+def test_refused_job_is_not_forgotten() -> None:
     refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="no such queue", ended_ms=7)
     found = Plan(refused)
     (finish,) = found.records(Finish)
@@ -509,8 +509,8 @@ def test_the_first_five_failing_alike_hold_the_experiment(
     fifth = 4 - len(before)
     assert record.hold.sentence == (
         "the first 5 trials all failed in the same way: its command failed, exit code 1 (USER_CODE); its"
-        f" stderr says: no file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows all that trial"
-        f" t{fifth:04} wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another"
+        f" stderr says: no file {fifth}; `nnictl log trial exp1 -T t{fifth:04}` shows the output of trial"
+        f" t{fifth:04}; correct its code, then run `nnictl resume exp1`; another trialCommand needs a new"
         " experiment"
     )
     assert record.hold.details == f"first\n[31mno file {fifth}\n"
@@ -560,8 +560,8 @@ def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
         "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE);"
-        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows all that trial"
-        " t0000 wrote; put its code right, then `nnictl resume exp1`; another trialCommand takes another experiment"
+        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows the output of trial"
+        " t0000; correct its code, then run `nnictl resume exp1`; another trialCommand needs a new experiment"
     )
 
 
@@ -571,7 +571,7 @@ def test_platform_that_loses_all_jobs_holds_the_experiment() -> None:
         lost, row=experiment(ended_trials=50), retries={"aaaaa": (2, 0)}, last_keys=("LOST: node # is gone",) * 9
     ).records(PutOnHold)
     assert "its job was lost, node 7 is gone (LOST); `nnictl log trial" in record.hold.sentence
-    assert "code right" not in record.hold.sentence
+    assert "correct its code" not in record.hold.sentence
 
 
 @pytest.mark.parametrize(("failed", "now", "held"), [(20, 1, True), (19, 2, True), (18, 2, False), (30, 0, False)])
@@ -584,16 +584,18 @@ def test_failure_above_max_failed_trials_holds_the_experiment(failed: int, now: 
     (record,) = found.records(PutOnHold)
     assert record.hold.code is HoldCode.TOO_MANY_FAILURES
     assert record.hold.sentence == (
-        f"21 trials failed, and maxFailedTrials lets 20 fail; the last was trial t{now - 1:04}: its command failed,"
-        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); put right what fails, then"
-        " `nnictl resume exp1`, which counts from 0 again"
+        f"21 trials failed, but maxFailedTrials allows only 20; the last was trial t{now - 1:04}: its command failed,"
+        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); correct the cause, then run"
+        " `nnictl resume exp1`, which restarts the count"
     )
 
 
 def test_a_job_refused_for_good_holds_its_service_at_once() -> None:
     refused = ended("aaaaa", "FAILED", handle=None, cause="SUBMIT_REJECTED", message="/code is gone")
     found = Plan(refused, row=experiment(ended_trials=50), proposals=proposals(1))
-    sentence = "fake refused the job of trial aaaaa for good: /code is gone; put that right, then `nnictl resume exp1`"
+    sentence = (
+        "fake permanently refused the job of trial aaaaa: /code is gone; correct that, then run `nnictl resume exp1`"
+    )
     hold = Hold(code=HoldCode.SUBMIT_REJECTED, sentence=sentence)
     assert found.records(HoldService) == [HoldService(service="fake", hold=hold)]
     assert found.records(PutOnHold) == [PutOnHold(hold=hold)]
@@ -609,14 +611,15 @@ def test_the_other_services_go_on() -> None:
     assert [call.attempt.service for call in found.decisions.calls if isinstance(call, Submit)] == ["two"]
 
 
-def test_a_function_of_another_python_holds_its_service_at_the_first_trial() -> None:
+def test_function_of_other_python_holds_service_at_once() -> None:
     """However often trials may be tried again, and whatever its stderr says besides."""
     said = "the function was sent by Python 3.11, and this is Python 3.9 (/usr/bin/python3): put it into a module"
     refused = ended("aaaaa", "FAILED", exit_code=1, stderr_tail=f"noise\nnni_call: {said}\nmore noise\n")
     found = Plan(refused, config=spec(max_trial_retries=3), proposals=proposals(1))
     assert outcome_of(found) == ("FAILED", "OTHER_PYTHON")
     sentence = (
-        f"fake ran trial aaaaa in another Python: {said}; `nnictl resume exp1` goes on where that version is there now"
+        f"fake ran trial aaaaa in another Python: {said};"
+        " `nnictl resume exp1` continues when that version is installed there"
     )
     (record,) = found.records(HoldService)
     assert (record.service, record.hold.code, record.hold.sentence) == ("fake", HoldCode.OTHER_PYTHON, sentence)
@@ -664,7 +667,7 @@ def test_status_at_the_limit(before: str, after: str, picture: list[Any]) -> Non
     assert status_after(*picture, status=before) == after
 
 
-def test_raising_the_limit_goes_on() -> None:
+def test_raised_limit_continues_experiment() -> None:
     assert status_after(running("aaaaa"), status="NO_MORE_TRIAL", limits={"max_trial_number": 9}) == "RUNNING"
 
 
@@ -683,7 +686,7 @@ def test_status_of_an_exhausted_tuner(before: str, after: str, picture: list[Any
     assert status_after(*picture, status=before, limits={"max_trial_number": None}, exhausted=True, **here) == after
 
 
-def test_a_tuner_with_new_ideas_goes_on() -> None:
+def test_tuner_with_new_proposals_continues_experiment() -> None:
     assert status_after(status="TUNER_NO_MORE_TRIAL", limits={"max_trial_number": None}) == "RUNNING"
 
 
@@ -792,11 +795,11 @@ def heard(id: str, minutes: float, status: str = "RUNNING", **more: Any) -> Plan
 def test_silent_runner_makes_its_trial_unknown_then_lost() -> None:
     assert (heard("aaaaa", 0.4).records(MarkUnknown), heard("aaaaa", 0.4).wake_at) == ([], NOW + 6_000)
     (record,) = heard("aaaaa", 0.5).records(MarkUnknown)
-    assert record.sentence == "its runner is not heard, and no other source tells whether it runs"
+    assert record.sentence == "its runner does not report, and no other source shows whether it runs"
     waiting = heard("aaaaa", 9, "UNKNOWN")
     assert (waiting.decisions.records, waiting.wake_at) == ([], NOW + 60_000)
     (given_up,) = heard("aaaaa", 10, "UNKNOWN").records(GiveUpAttempt)
-    assert given_up.account == "PLATFORM" and "was not heard for 10 minutes" in given_up.sentence
+    assert given_up.account == "PLATFORM" and "did not report for 10 minutes" in given_up.sentence
     (finish,) = heard("aaaaa", 10, "UNKNOWN", retries={"aaaaa": (2, 0)}).records(Finish)
     assert (finish.status, finish.reason) == ("SYS_CANCELED", "LOST")
 
@@ -816,7 +819,7 @@ def test_runner_read_from_storage_needs_no_heartbeat() -> None:
     assert Plan(told, listening_ms=9_000_000).decisions.records == []
 
 
-def test_restarted_daemon_counts_silence_anew() -> None:
+def test_restarted_daemon_restarts_silence() -> None:
     told = trial("aaaaa", "RUNNING", "RUNNING", channel="push", started=1)
     assert Plan(told, listening_ms=1_000).decisions.records == []
 
@@ -860,7 +863,7 @@ def test_undelivered_results_are_named_on_failed_trials() -> None:
         ("", {"has_runner": True, "is_read": True}, 12),
     ],
 )
-def test_how_long_a_success_waits_for_what_is_missing(channel: str, here: dict[str, bool], grace: int) -> None:
+def test_success_waits_longer_for_missing_results(channel: str, here: dict[str, bool], grace: int) -> None:
     """Storage may show results late; a failure loses less by not waiting, and its slot is needed."""
     for said in (None, EXIT_0):
         state = "RUNNING" if said else "SUCCEEDED"
@@ -885,7 +888,7 @@ def test_success_without_a_runner_exit_has_a_doubt() -> None:
     assert (record.status, record.message) == ("SUCCEEDED", NEVER_HEARD)
 
 
-def test_doubts_of_the_store_and_of_the_runner_stand_on_the_trial() -> None:
+def test_trial_shows_doubts_of_store_and_runner() -> None:
     said = '{"exitCode": 0, "doubt": "its logs are not complete"}'
     (record,) = Plan(with_runner("aaaaa", said=said, doubt="a result was dropped"), drained=("aaaaa",)).records(Finish)
     assert record.message == "a result was dropped; its logs are not complete"
@@ -899,7 +902,7 @@ def test_doubts_of_the_store_and_of_the_runner_stand_on_the_trial() -> None:
         (2, "2 further final results were ignored: report once, from rank 0"),
     ],
 )
-def test_ended_trial_says_how_many_final_results_were_ignored(further: int, message: str) -> None:
+def test_ended_trial_states_number_of_ignored_results(further: int, message: str) -> None:
     (record,) = Plan(ended("aaaaa", has_final=True, further_finals=further)).records(Finish)
     assert (record.message, record.disagreement) == (message, "")
     (record,) = Plan(ended("aaaaa", "FAILED", exit_code=1, has_final=True, further_finals=further)).records(Finish)
@@ -918,7 +921,7 @@ def test_missing_results_are_awaited_for_a_limited_time() -> None:
 
 
 @pytest.mark.parametrize(("grace_s", "settled"), [(0.0, True), (0.5, True), (1.0, True), (1.1, False), (600.0, False)])
-def test_how_long_is_metric_grace(grace_s: float, settled: bool) -> None:
+def test_metric_grace_by_channel(grace_s: float, settled: bool) -> None:
     found = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=1_000), config=spec(metric_grace_s=grace_s))
     assert bool(found.records(Finish)) is settled
 
@@ -977,7 +980,7 @@ def test_platform_report_explains_a_foreign_signal() -> None:
     assert outcome_of(Plan(killed, drained=("aaaaa",))) == ("FAILED", "OUT_OF_MEMORY")
 
 
-def test_signal_without_platform_report_is_decided_after_the_wait() -> None:
+def test_signal_without_platform_report_ends_after_wait() -> None:
     found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=GRACE_MS), drained=("aaaaa",))
     (record,) = found.records(Finish)
     assert (record.status, record.reason) == ("FAILED", "USER_CODE") and "SIGKILL" in record.message
@@ -1010,7 +1013,7 @@ def test_contradiction_about_a_given_up_attempt_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(("state", "word"), [("RUNNING", EXIT_0), ("SUCCEEDED", ""), ("LOST", "")])
-def test_the_platform_may_still_confirm_what_the_runner_said(state: str, word: str) -> None:
+def test_platform_can_confirm_runners_report(state: str, word: str) -> None:
     found = Plan(with_runner("aaaaa", state, said=EXIT_0), drained=("aaaaa",))
     (call,) = [call for call in found.decisions.calls if isinstance(call, Forget)]
     assert call.runner_exit == word
@@ -1027,7 +1030,7 @@ def test_a_trial_that_waits_for_the_rest_keeps_its_slot() -> None:
     assert found.submitted == []
 
 
-def test_a_runner_of_another_version_fails_its_trial_and_stops_the_experiment() -> None:
+def test_runner_of_other_version_stops_experiment() -> None:
     sentence = "the trial runner is version 0.5.1, this manager is 0.6.0"
     refused = ended("aaaaa", "FAILED", cause="VERSION_MISMATCH", message=sentence)
     found = Plan(refused, running("bbbbb"), waiting("ccccc"), config=spec(trial_concurrency=9, max_trial_retries=5))

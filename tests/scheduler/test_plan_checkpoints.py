@@ -34,11 +34,11 @@ def test_the_checkpoint_of_a_trial_that_ends_well_is_noted() -> None:
     assert _noted(0, REMOVES) == ["aaaaa"] and _noted(2, REMOVES) == ["aaaaa"]
 
 
-def test_nothing_is_noted_where_all_are_kept_a_trial_failed_or_its_service_removes_none() -> None:
+def test_checkpoint_is_not_noted_if_it_stays() -> None:
     assert _noted(None, REMOVES) == _noted(0, REMOVES, is_failed=True) == _noted(0, ServiceState()) == []
 
 
-def test_what_nothing_needs_is_removed() -> None:
+def test_unneeded_checkpoint_is_removed() -> None:
     found = Plan(running("bbbbb"), config=_spec(0), needless=(NEEDLESS,), services={"fake": REMOVES})
     calls = [call for call in found.decisions.calls if isinstance(call, RemoveCheckpoints)]
     assert [call.checkpoints for call in calls] == [(NEEDLESS,)]

@@ -92,7 +92,7 @@ def test_failed_trials_do_not_count() -> None:
         replace(TPE, tuner=AlgorithmSpec(class_name="nni.algorithms.hpo.random_tuner.RandomTuner")),
     ],
 )
-def test_nothing_is_counted_where_results_do_not_matter(config: Any) -> None:
+def test_results_are_not_counted_if_irrelevant(config: Any) -> None:
     found = planned(4, None, config=config)
     assert found.records(CountUnusable) == [] and found.records(PutOnHold) == []
 

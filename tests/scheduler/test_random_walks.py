@@ -299,7 +299,7 @@ def test_without_disturbance_every_proposal_is_tried_once(in_memory: Callable[[]
     connection.close()
 
 
-def test_raising_the_limit_after_the_end_goes_on(in_memory: Callable[[], sqlite3.Connection]) -> None:
+def test_raised_limit_after_end_continues(in_memory: Callable[[], sqlite3.Connection]) -> None:
     connection = in_memory()
     world = World(connection, 2)
     world.finish()

@@ -117,9 +117,7 @@ async def test_log_posts_do_not_register_a_container(world: RunnerWorld) -> None
     assert await world.reports.must_stop(reporter) is False
 
 
-async def test_a_line_that_was_too_long_is_named_on_the_trial(
-    world: RunnerWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_trial_message_names_overlong_line(world: RunnerWorld, caplog: pytest.LogCaptureFixture) -> None:
     await world.register()
     size = 2 * protocol.MAX_RECORD
     assert await world.reports.lines(world.runner, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
@@ -176,12 +174,12 @@ async def test_a_decided_attempt_is_fenced_off(world: RunnerWorld) -> None:
         world.reports.must_stop(runner),
         world.reports.code(runner),
     ):
-        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {runner.trial_id} is decided"):
+        with pytest.raises(AttemptDecided, match=f"attempt 1 of trial {runner.trial_id} is closed"):
             await call
     assert not (world.folder() / "stdout").exists()
 
 
-async def test_logs_after_the_end_are_no_sign_of_life(world: RunnerWorld) -> None:
+async def test_logs_after_end_are_not_heartbeats(world: RunnerWorld) -> None:
     """Each job would be remembered for good, and be looked at in every turn."""
     await world.register()
     assert set(world.experiment.loop.heartbeats.silence_ms()[1]) == {world.runner.job_name}
@@ -255,7 +253,7 @@ async def test_a_refusal_is_not_overwritten_by_the_end_it_causes(world: RunnerWo
 
 
 @pytest.mark.parametrize("claimed", [0, 2**53 - 1])
-async def test_clocks_of_other_machines_may_be_wrong(world: RunnerWorld, claimed: int) -> None:
+async def test_wrong_clocks_of_machines_are_tolerated(world: RunnerWorld, claimed: int) -> None:
     await world.register()
     MemoryPlatform.jobs[world.runner.job_name] = Observation(state=JobState.RUNNING)
     await world.reports.exited(world.runner, {**EXIT_0, "startedMs": claimed, "endedMs": claimed})
@@ -279,7 +277,7 @@ async def test_more_than_can_be_stored_is_put_off(world: RunnerWorld, monkeypatc
     attempt, other_attempt = await world.reports.attempt(world.runner), await world.reports.attempt(other)
     first = asyncio.ensure_future(attempt.lines(OUTBOX, 0, size, lines))
     await asyncio.sleep(0)  # it has begun
-    with pytest.raises(TooBusy, match="taken again in a second"):
+    with pytest.raises(TooBusy, match="send them again in a second"):
         await other_attempt.lines(OUTBOX, 0, size, lines)
     assert await first == size
     assert await world.reports.lines(other, OUTBOX, 0, size, lines) == size
@@ -293,9 +291,7 @@ async def test_a_large_post_is_taken_when_it_is_alone(world: RunnerWorld, monkey
         assert await world.reports.lines(world.runner, OUTBOX, start, start + size, lines) == start + size
 
 
-async def test_a_store_that_cannot_be_written_keeps_nothing_waiting(
-    world: RunnerWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unwritable_store_refuses_reports(world: RunnerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is posted is refused, and stays with the runner; so does what was taken and is not stored in time."""
     monkeypatch.setattr(runner_reports, "_PATIENCE_S", 0.05)
     await world.register()
@@ -382,7 +378,7 @@ async def test_outboxes_are_bounded_in_number(world: RunnerWorld, monkeypatch: p
 @pytest.mark.parametrize("name", ["../stdout", "exit.json", "", "stdout-1", "parameter.cfg", "outbox/main.jsonl"])
 async def test_unknown_log_name_is_refused(world: RunnerWorld, name: str) -> None:
     await world.register()
-    with pytest.raises(NotFound, match="is no log of a trial"):
+    with pytest.raises(NotFound, match="is not a log of a trial"):
         await world.reports.write_log(world.runner, name, 0, b"x")
 
 

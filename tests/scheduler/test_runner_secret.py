@@ -64,14 +64,14 @@ def test_secret_that_all_users_could_read_is_replaced(tmp_path: Path) -> None:
     assert _file(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
-def test_group_of_a_volume_loses_access_and_jobs_keep_their_tokens(tmp_path: Path) -> None:
+def test_group_access_is_removed_and_tokens_stay_valid(tmp_path: Path) -> None:
     token = RunnerTokens.of(tmp_path).token("job")
     _file(tmp_path).chmod(0o660)
     assert RunnerTokens.of(tmp_path).token("job") == token
     assert _file(tmp_path).stat().st_mode & 0o777 == 0o600
 
 
-def test_secret_is_kept_where_the_file_system_has_no_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_is_kept_without_file_modes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = RunnerTokens.of(tmp_path).token("job")
     _file(tmp_path).chmod(0o777)
     monkeypatch.setattr(Path, "chmod", lambda *_: None)
@@ -85,9 +85,7 @@ def test_secret_of_another_user_is_replaced(tmp_path: Path, monkeypatch: pytest.
     assert not _guessed(tmp_path, b"k" * 32)
 
 
-def test_secret_is_kept_where_storage_gives_files_to_another_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secret_is_kept_if_storage_maps_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = RunnerTokens.of(tmp_path).token("job")
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)

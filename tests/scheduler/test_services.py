@@ -78,7 +78,7 @@ def test_next_service_has_the_fewest_open_attempts() -> None:
         {"holds": {"a": hold("BAD_CREDENTIALS")}},
     ],
 )
-def test_a_service_that_takes_nothing_leaves_it_to_the_others(state: dict[str, Any]) -> None:
+def test_full_service_leaves_trials_to_others(state: dict[str, Any]) -> None:
     assert places(Plan(waiting("bbbbb"), waiting("ccccc"), config=two(), **state)) == {"bbbbb": "b", "ccccc": "b"}
 
 
@@ -123,7 +123,7 @@ def test_wait_reason_joins_the_reasons_of_all_services() -> None:
     assert record.wait.details["a"] == {"code": "GPU", "machine": "hostA", "gpu": 0}
 
 
-def test_a_retry_says_so_rather_than_what_the_services_say() -> None:
+def test_retry_keeps_its_wait_reason() -> None:
     full = {"a": ServiceState(free=0, full=GPU), "b": ServiceState(free=0, full=GPU)}
     assert reasons(Plan(waiting("aaaaa", wait="RETRY"), config=two(), services=full)) == {}
 
@@ -157,7 +157,7 @@ def test_unreachable_job_becomes_unknown_alone() -> None:
     assert "hostA does not answer" in found.decisions.records[0].sentence  # type: ignore[union-attr]
 
 
-def test_a_job_that_stays_unreachable_is_lost_after_the_grace_of_its_service() -> None:
+def test_unreachable_job_is_lost_after_grace_of_service() -> None:
     graces = {"a": service_state(unreachable_grace_s=600)}
     waits = Plan(on("a", "aaaaa", unreachable_ms=NOW - 599_000, unreachable="away"), config=two(), services=graces)
     assert waits.wake_at == NOW + 1000

@@ -19,7 +19,7 @@ def made(data: Path) -> Path:
     return folder
 
 
-def test_what_a_killed_daemon_left_goes_and_the_logs_stay(tmp_path: Path) -> None:
+def test_leftover_link_folders_are_removed_and_logs_stay(tmp_path: Path) -> None:
     logs = tmp_path / "experiment" / "tensorboard"
     logs.mkdir(parents=True)
     (logs / "events").write_text("x")

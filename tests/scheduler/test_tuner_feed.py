@@ -85,7 +85,7 @@ async def test_proposals_come_in_order_and_no_number_twice(monkeypatch: Patch, p
 @pytest.mark.parametrize(
     ("ahead", "concurrency", "expected"), [(False, 4, 0), (True, 4, 16), (True, 20, 20), (True, 500, 32)]
 )
-async def test_ahead_of_need_where_the_tuner_does_not_mind(
+async def test_proposals_are_requested_ahead_of_need(
     monkeypatch: Patch, path: Path, ahead: bool, concurrency: int, expected: int
 ) -> None:
     script = Script()
@@ -105,7 +105,7 @@ async def test_multi_thread_reaches_the_process(monkeypatch: Patch, path: Path, 
         assert at.script.of("start")[0]["tuner"]["multi_thread"] == bool(deprecated)
 
 
-async def test_the_tuner_is_told_budget_and_concurrency(monkeypatch: Patch, path: Path) -> None:
+async def test_tuner_gets_budget_and_concurrency(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec(trial_concurrency=3, max_trial_number=70)) as at:
         at.feed.want(1)
         await at.proposed(1)
@@ -130,9 +130,7 @@ async def test_history_is_sent_once_per_process(monkeypatch: Patch, path: Path) 
         assert [item["end_order"] for item in at.script.of("learn")[0]["results"]] == [3]
 
 
-async def test_a_trial_that_ended_while_the_tuner_was_away_is_known_before_its_result(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_trial_ended_during_tuner_restart_precedes_result(monkeypatch: Patch, path: Path) -> None:
     """Else a tuner that counts its trials, as brackets do, would not know whose result it is."""
     end_trial(path, "aaaaa", 0)
     end_trial(path, "bbbbb", 1)  # its result is not handed over yet
@@ -229,7 +227,7 @@ async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, p
         await at.until(lambda: at.feed.silence)
         silence = at.feed.silence
         assert silence is not None and silence.code in PASSING_HOLDS
-        assert "Resource temporarily unavailable; it is tried again until it succeeds" in silence.sentence
+        assert "Resource temporarily unavailable; retrying until it succeeds" in silence.sentence
         await at.proposed(2)
         assert (script.started, script.shortages, at.feed.silence, at.feed.failure) == (1, 0, None, None)
 
@@ -308,7 +306,7 @@ async def test_silence_is_said_with_a_stack_and_ends_by_itself(monkeypatch: Patc
         await at.until(lambda: at.feed.silence and at.feed.silence.details)
         silence = at.feed.silence
         assert silence is not None and silence.code is HoldCode.TUNER_SILENT
-        assert silence.sentence == "the tuner has not answered `propose` for 60 s; resume starts it afresh"
+        assert silence.sentence == "the tuner has not answered `propose` for 60 s; resume restarts it"
         assert silence.details == "File tuner.py, line 7"
         script.speak.set()
         await at.proposed(1)
@@ -345,7 +343,7 @@ async def test_resuming_while_a_process_starts_is_survived(monkeypatch: Patch, p
         assert at.feed.failure is None
 
 
-async def test_a_tuner_without_more_may_have_more_after_a_result(monkeypatch: Patch, path: Path) -> None:
+async def test_exhausted_tuner_can_propose_after_result(monkeypatch: Patch, path: Path) -> None:
     script = Script()
     script.left = 1
     async with feeding(monkeypatch, path, spec(), script) as at:
@@ -363,9 +361,7 @@ async def test_a_tuner_without_more_may_have_more_after_a_result(monkeypatch: Pa
         assert not at.feed.exhausted
 
 
-async def test_result_that_crosses_the_last_proposal_is_learned_before_the_tuner_counts_as_exhausted(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_late_result_is_learned_before_tuner_is_exhausted(monkeypatch: Patch, path: Path) -> None:
     script = Script()
     script.left = 0
     script.next["propose"] = ["silence"]
@@ -377,7 +373,7 @@ async def test_result_that_crosses_the_last_proposal_is_learned_before_the_tuner
         await at.until(lambda: script.verbs == ["1:start", "1:propose", "1:learn", "1:propose"])
 
 
-async def test_a_new_search_space_drops_what_came_from_the_old_one(monkeypatch: Patch, path: Path) -> None:
+async def test_new_search_space_drops_old_proposals(monkeypatch: Patch, path: Path) -> None:
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.want(2)
         await at.proposed(2)
@@ -427,7 +423,7 @@ async def test_proposals_arrive_though_the_queue_is_replaced_meanwhile(monkeypat
         await at.proposed(2)
 
 
-async def test_trial_of_a_user_is_told_to_a_tuner_that_has_not_answered_yet(monkeypatch: Patch, path: Path) -> None:
+async def test_user_trial_reaches_tuner_with_pending_answer(monkeypatch: Patch, path: Path) -> None:
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.adopt("given", {"x": 7})
@@ -542,9 +538,7 @@ async def test_only_new_intermediates_are_judged(monkeypatch: Patch, path: Path)
 ADVISED = spec(tuner=AlgorithmSpec(class_name="mine.Mine", code_directory="/mine"))
 
 
-async def test_a_tuner_that_watches_is_told_intermediates_and_stops_trials_in_any_answer(
-    monkeypatch: Patch, path: Path
-) -> None:
+async def test_watching_tuner_gets_intermediates_and_stops_trials(monkeypatch: Patch, path: Path) -> None:
     run_trial(path, "aaaaa", 0.1, -1)
     script = Script()
     script.watches = True
@@ -560,7 +554,7 @@ async def test_a_tuner_that_watches_is_told_intermediates_and_stops_trials_in_an
         assert at.feed.judged_bad == ["aaaaa", "bbbbb", "ccccc"] and at.feed.takes_intermediates
 
 
-async def test_a_user_s_tuner_that_does_not_watch_is_told_none(monkeypatch: Patch, path: Path) -> None:
+async def test_non_watching_user_tuner_gets_no_intermediates(monkeypatch: Patch, path: Path) -> None:
     run_trial(path, "aaaaa", 0.1)
     async with feeding(monkeypatch, path, ADVISED) as at:
         assert at.feed.takes_intermediates, "it may be an advisor"
@@ -603,7 +597,7 @@ async def test_results_that_cannot_be_judged_warn_once(
         at.feed.tell([{**result(1), "intermediates": values}])
         at.feed.tell([{**result(2), "intermediates": values}])
         assert [one.code for one in at.warnings] == (["NOTHING_TO_JUDGE"] if is_told else [])
-        assert caplog.text.count("Medianstop judges no trial") == is_told
+        assert caplog.text.count("Medianstop cannot judge trials") == is_told
 
 
 async def test_running_trial_that_cannot_be_judged_warns(monkeypatch: Patch, path: Path) -> None:
@@ -614,14 +608,14 @@ async def test_running_trial_that_cannot_be_judged_warns(monkeypatch: Patch, pat
         assert "trial aaaaa" in at.warnings[0].message and "`default`" in at.warnings[0].message
 
 
-async def test_class_of_ones_own_judges_what_it_likes(monkeypatch: Patch, path: Path) -> None:
+async def test_user_class_judges_any_result(monkeypatch: Patch, path: Path) -> None:
     own = spec(assessor=AlgorithmSpec(class_name="mine.Assessor"))
     async with feeding(monkeypatch, path, own) as at:
         at.feed.tell([{**result(1), "intermediates": [{"accuracy": 0.5}]}])
         assert at.warnings == []
 
 
-async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path) -> None:
+async def test_no_trial_is_judged_without_assessor(monkeypatch: Patch, path: Path) -> None:
     run_trial(path, "aaaaa", 0.1)
     async with feeding(monkeypatch, path, spec()) as at:
         at.feed.judge("aaaaa")
@@ -631,7 +625,7 @@ async def test_without_an_assessor_nobody_judges(monkeypatch: Patch, path: Path)
         assert at.script.of("start")[0]["assessor"] is None
 
 
-async def test_a_new_process_judges_what_still_runs(monkeypatch: Patch, path: Path) -> None:
+async def test_new_process_judges_running_trials(monkeypatch: Patch, path: Path) -> None:
     run_trial(path, "aaaaa", -1)
     async with feeding(monkeypatch, path, ASSESSED) as at:
         at.feed.want(1)

@@ -106,7 +106,7 @@ def user_tuner(folder: Path, body: str, name: str = "mine") -> Message:
     return {"class_name": f"{name}.Mine", "code_directory": str(folder)}
 
 
-def test_requests_sent_together_are_answered_in_order_and_eof_ends_it(child: Callable[..., Child]) -> None:
+def test_batched_requests_are_answered_in_order(child: Callable[..., Child]) -> None:
     tuner = child(*OURS)
     tuner.send(start(), {"verb": "propose", "ids": [0]}, {"verb": "dance"}, {"verb": "state"})
     answers = [tuner.receive() for _ in range(4)]
@@ -133,7 +133,7 @@ def test_user_class_cannot_break_the_pipes(child: Callable[..., Child], tmp_path
     assert all(words in log for words in ("by print", "by write", "by a child"))
 
 
-def test_proposal_may_wait_for_the_result_of_another_trial(child: Callable[..., Child], tmp_path: Path) -> None:
+def test_proposal_can_wait_for_result_of_other_trial(child: Callable[..., Child], tmp_path: Path) -> None:
     """With `multiThread`; the process answers meanwhile, and says when the proposal is ready."""
     body = (
         "if parameter_id == 2: raise NoMoreTrialError()\n"
@@ -309,7 +309,7 @@ def test_a_thread_left_running_does_not_keep_it(child: Callable[..., Child], tmp
 
 
 @pytest.mark.parametrize("name", ["Random", "GridSearch", "TPE"])
-def test_nothing_heavy_is_imported_for_the_first_trials(name: str) -> None:
+def test_first_trials_import_no_heavy_packages(name: str) -> None:
     """Nor our records of experiments and trials, which are half of what the process would take to start."""
     records = {"nni_manager.domain.experiment", "nni_manager.domain.trial", "nni_manager.domain.attempt"}
     heavy = {"asyncio", "numpy", "optuna", "pydantic", *records}
@@ -339,7 +339,7 @@ async def test_a_pipe_in_place_of_its_log_is_not_waited_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("code", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, -1])
-async def test_failed_fork_is_no_death_of_the_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+async def test_failed_fork_does_not_end_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     async def fail(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -350,7 +350,7 @@ async def test_failed_fork_is_no_death_of_the_tuner(tmp_path: Path, monkeypatch:
         )
 
 
-def test_our_tuners_compute_with_one_thread_unless_the_caller_says_how_many() -> None:
+def test_own_tuners_use_one_thread_by_default() -> None:
     """On small matrices several threads wait for each other."""
     assert host._for_our_python({"OMP_NUM_THREADS": "4"})["OMP_NUM_THREADS"] == "4"
     assert host._for_our_python({})["OPENBLAS_NUM_THREADS"] == "1"

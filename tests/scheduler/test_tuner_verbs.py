@@ -42,7 +42,7 @@ def test_a_tuner_proposes_and_learns(tuner: InProcess) -> None:
     assert tuner.result(verb="state") == {"tuner": {"proposed": 2}}
 
 
-def test_our_tuners_are_told_how_many_trials_there_will_be(tuner: InProcess) -> None:
+def test_own_tuners_get_expected_number_of_trials(tuner: InProcess) -> None:
     auto = {"name": "Auto", "class_args": {"optimize_mode": "maximize", "seed": 1}}
     tuner.result(**start(tuner={**auto, "expected": {"trials": 33, "concurrency": 4}}))
     assert "33 trials and 4 at a time" in tuner.result(verb="state")["tuner"]["chosen"]
@@ -77,7 +77,7 @@ def test_imported_data_reaches_the_tuner(tuner: InProcess) -> None:
     assert tuner.result(verb="state")["tuner"]["learned"] == 1
 
 
-def test_trials_are_judged_step_by_step_from_where_it_was_left(tuner: InProcess) -> None:
+def test_judging_continues_at_last_step(tuner: InProcess) -> None:
     done = item(0, 10, intermediates=[10, 10, {"default": 10}])
     tuner.result(**start(assessor={"name": "Medianstop"}, history=[done]))
     trials = [
@@ -90,7 +90,7 @@ def test_trials_are_judged_step_by_step_from_where_it_was_left(tuner: InProcess)
     assert tuner.result(verb="judge", trials=trials) == {"stop": ["bad", "nan"]}
 
 
-def test_trials_are_judged_at_their_steps_with_what_they_continue(tuner: InProcess) -> None:
+def test_trials_are_judged_by_step_with_continued_results(tuner: InProcess) -> None:
     done = item(0, 10, intermediates=[10, 20, 60])  # averages 10, 15, 30
     stepped = {
         **item(
@@ -133,7 +133,7 @@ def test_an_assessor_without_a_direction_has_the_experiment_s(tuner: InProcess) 
     assert tuner.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": ["a"]}
 
 
-def test_without_an_assessor_nothing_is_stopped(tuner: InProcess) -> None:
+def test_no_trial_is_stopped_without_assessor(tuner: InProcess) -> None:
     tuner.result(**start())
     assert tuner.result(verb="judge", trials=[{"trial_id": "a", "values": [1], "from": 0}]) == {"stop": []}
 

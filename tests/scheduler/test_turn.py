@@ -92,7 +92,7 @@ def test_the_life_of_a_trial(turns: Turns) -> None:
     assert jobs.unforgotten(turns.connection, "fake") == []
 
 
-def test_a_decision_that_nothing_writes_fails_the_turn(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_decision_fails_turn(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown: Any = object()
     monkeypatch.setattr(turn, "plan", lambda _: d.Decisions(records=[unknown]))
     with pytest.raises(AssertionError):
@@ -109,14 +109,14 @@ def test_a_trial_whose_start_and_end_are_seen_together_has_run(turns: Turns) -> 
 
 
 def test_monotonic_times_are_converted_at_receipt(turns: Turns) -> None:
-    """A turn may wait long for the database: a job is no older for that."""
+    """A turn may wait long for the database: this does not make a job older."""
     (name,) = turns.start(1)
     steady = Observation(state=JobState.RUNNING, started_ms=7_000, is_steady=True)
     turns.take(Seen(reports={name: steady}, apart_ms=NOW - 5_000), now_ms=NOW + 60_000)
     assert turns.open_trials()[name].job.started_ms == NOW + 2_000
 
 
-def test_a_second_look_decides_nothing_new(turns: Turns) -> None:
+def test_second_turn_decides_nothing(turns: Turns) -> None:
     (name,) = turns.start(0)
     for again in (
         lambda **here: turns.take(**here),
@@ -134,7 +134,7 @@ def test_lost_submission_is_repeated_and_a_running_one_is_not(turns: Turns) -> N
     assert (after_a_crash.calls, after_a_crash.records) == ((replace(first, is_repeat=True),), ())
 
 
-def test_a_stop_is_recorded_once_and_repeated_by_the_next_process(turns: Turns) -> None:
+def test_stop_is_recorded_once_and_repeated_after_restart(turns: Turns) -> None:
     (name,) = turns.start(0)
     experiments.set_status(turns.connection, ExperimentStatus.STOPPING, NOW)
     first = turns.take()
@@ -296,7 +296,7 @@ def test_turn_runs_again_after_a_rollback(turns: Turns) -> None:
     assert turns.open_trials() == {}
 
 
-def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns) -> None:
+def test_resubmitted_job_is_read_from_stored_offset(turns: Turns) -> None:
     """The daemon was killed after its first results came and before its handle was written down."""
     (first,) = turns.submitted(proposals=proposals(0))
     assert first.stored == {}
@@ -309,7 +309,7 @@ def test_a_job_that_is_submitted_again_is_read_from_what_is_stored(turns: Turns)
     assert (again.attempt.job_name, again.stored) == (name, {"outbox/main.jsonl": 30})
 
 
-def test_job_unknown_to_its_platform_is_resubmitted_without_a_retry(turns: Turns) -> None:
+def test_unknown_job_is_resubmitted_without_retry(turns: Turns) -> None:
     (submit,) = turns.submitted(proposals=proposals(0))
     name = submit.attempt.job_name
     unsure = JobHandle(platform="fake", version=1, job_name=name)
@@ -351,7 +351,7 @@ def test_stop_of_a_job_unknown_to_its_platform_ends_the_trial(turns: Turns) -> N
     assert [record.status for record in result.records if isinstance(record, d.Finish)] == ["USER_CANCELED"]
 
 
-def test_a_needless_checkpoint_is_removed_where_its_service_can_be_asked(connection: sqlite3.Connection) -> None:
+def test_unneeded_checkpoint_is_removed_if_service_is_reachable(connection: sqlite3.Connection) -> None:
     turns = Turns(connection, replace(spec(), kept_checkpoints=0))
     removes = dataclasses.replace(
         service_state(), capabilities=Capabilities(watches=True, reads_files=True, removes_checkpoints=True)

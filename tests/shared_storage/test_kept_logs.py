@@ -77,7 +77,7 @@ def test_posts_that_cross_are_taken_in_turn(tmp_path: Path) -> None:
     assert kept_logs.size(str(tmp_path), "attempt/stdout") == len(data)
 
 
-def test_a_log_that_looks_like_a_shortened_one_harms_itself_alone(tmp_path: Path) -> None:
+def test_log_resembling_truncated_one_affects_only_itself(tmp_path: Path) -> None:
     """Its sentence is believed, and no more is taken of it than of any other."""
     forged = _numbered(HEAD_BYTES) + kept_logs._SENTENCE.format(10**14).encode() + _numbered(3 * MOST)
     offset = 0

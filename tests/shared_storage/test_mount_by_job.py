@@ -35,9 +35,7 @@ async def test_mounted_storage_is_used_as_it_is_and_the_key_goes(tmp_path: Path)
 
 
 @pytest.mark.parametrize("program", ["", '(sleep "$s"; kill $$) & exec "$@"'], ids=["ours", "as BusyBox's"])
-async def test_mount_that_blocks_whatever_touches_it_ends_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
-) -> None:
+async def test_hanging_mount_ends_with_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     if program:
         (tmp_path / "timeout").write_text(f"#!/bin/sh\ns=$1\nshift\n{program}\n")
         (tmp_path / "timeout").chmod(0o755)
@@ -52,7 +50,7 @@ async def test_mount_that_blocks_whatever_touches_it_ends_with_a_sentence(
     assert (done.returncode, done.stdout) == (EXIT_NOT_MOUNTED, "")
     report = explained(replace(_FAILED, stderr_tail=done.stderr))
     assert report is not None
-    words = f"{shared.point} gives no answer within 1 s; see whether the storage's server is away; or it's done without"
+    words = f"{shared.point} gives no answer within 1 s; check the storage's server; or it's done without"
     assert report.message == f"{_FIELD}{words}" and report.stderr_tail == "", "it is told once"
 
 

@@ -139,12 +139,12 @@ def _plant(place: Path, folder: Path) -> None:
     place.write_bytes(made)
 
 
-async def test_nothing_secret_is_on_it(mounted: Mounted) -> None:
+async def test_storage_contains_no_secret(mounted: Mounted) -> None:
     await mounted.put(spec())
     assert [path for path in mounted.here.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()] == []
 
 
-async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: Mounted) -> None:
+async def test_container_user_can_write_only_own_folder(mounted: Mounted) -> None:
     folder = await mounted.put(spec())
     assert folder.here.stat().st_mode & 0o7777 == 0o1777
     assert folder.here.parent.stat().st_mode & 0o7777 == 0o711
@@ -153,9 +153,7 @@ async def test_any_user_of_a_container_may_write_into_its_folder_alone(mounted: 
 
 @pytest.mark.machines
 @pytest.mark.parametrize(("mode", "may"), [(0o700, False), (0o711, True)])
-async def test_another_user_reaches_it_only_where_the_mode_lets_it_and_under_its_whole_name(
-    tmp_path: Path, mode: int, *, may: bool
-) -> None:
+async def test_other_user_needs_mode_and_full_name(tmp_path: Path, mode: int, *, may: bool) -> None:
     """Another user that knows the listed names, and the trial's from the service's page."""
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o755)
@@ -222,7 +220,7 @@ def _as_another_user(command: str) -> str:
     return done.stdout
 
 
-async def test_all_of_it_is_removed_with_its_experiment_and_nothing_else(mounted: Mounted) -> None:
+async def test_only_experiments_folder_is_removed(mounted: Mounted) -> None:
     await mounted.put(spec())
     (mounted.here / "exp1").mkdir()
     (mounted.here / "exp2-01234567").mkdir()
@@ -245,7 +243,7 @@ async def test_a_link_in_the_place_of_a_folder_is_refused(mounted: Mounted, tmp_
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
 
-async def test_another_process_has_a_folder_of_its_own_and_does_not_report(mounted: Mounted) -> None:
+async def test_replica_has_own_folder_and_does_not_report(mounted: Mounted) -> None:
     folder = await mounted.put(spec(command="cat greeting.txt"))
     ended = mounted.run(f"INDEX=1; {mounted.storage.start_command(folder, 'worker-$INDEX')}")
     assert ended.stdout == "hello\n", ended.stderr
@@ -267,7 +265,7 @@ async def test_an_unrelated_folder_is_named(mounted: Mounted, monkeypatch: pytes
     assert message.startswith("containerField: ") and str(mounted.here) in message and str(mounted.there) in message
 
 
-async def test_a_folder_that_containers_may_not_enter_is_named(mounted: Mounted) -> None:
+async def test_folder_closed_to_containers_is_named(mounted: Mounted) -> None:
     storage = MountedStorage(mounted.here, str(mounted.there), FOLDER, 0o700, "service")
     report = Observation(state=JobState.FAILED, exit_code=EXIT_OTHER_STORAGE)
     message = storage.explained(report, ("localField", "containerField")).message
@@ -280,7 +278,7 @@ async def test_an_image_without_python_is_named(mounted: Mounted, tmp_path: Path
     for name in ("sh", "cat", "cp", "cut", "mktemp", "sha256sum"):
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     ended = mounted.run(f"PATH={tmp_path}/bin; {mounted.storage.start_command(folder)}")
-    assert (ended.returncode, "no python3 in this image" in ended.stderr) == (protocol.EXIT_USAGE, True)
+    assert (ended.returncode, "This image has no python3" in ended.stderr) == (protocol.EXIT_USAGE, True)
 
 
 async def test_a_mount_that_is_away_is_unavailable(mounted: Mounted, tmp_path: Path) -> None:

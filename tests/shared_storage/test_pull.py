@@ -75,7 +75,7 @@ async def attempt(tmp_path: Path) -> Attempt:
     return Attempt(tmp_path)
 
 
-async def test_nothing_is_taken_before_the_runner_said_its_version(attempt: Attempt) -> None:
+async def test_results_wait_for_runners_version(attempt: Attempt) -> None:
     attempt.report(FINAL + "\n")
     await attempt.look()
     assert attempt.recorder.handed_over == []
@@ -88,7 +88,7 @@ async def test_nothing_is_taken_before_the_runner_said_its_version(attempt: Atte
 
 
 @pytest.mark.parametrize("version", [None, 6, "", " ", "0.6." + "0" * 61, "0.6\n0"])
-async def test_a_greeting_without_a_version_is_passed_on_as_such(attempt: Attempt, version: object) -> None:
+async def test_registration_without_version_is_passed_on(attempt: Attempt, version: object) -> None:
     attempt.greet(version)
     await attempt.look()
     assert attempt.recorder.greetings == {JOB: (None, "pull")}
@@ -117,7 +117,7 @@ async def test_lines_are_taken_when_they_are_complete_and_once(attempt: Attempt)
     assert [(chunk.start, chunk.end) for chunk in attempt.recorder.handed_over] == [(0, 9), (9, 18)]
 
 
-async def test_a_new_process_goes_on_where_the_store_is(attempt: Attempt) -> None:
+async def test_new_process_continues_at_stored_offset(attempt: Attempt) -> None:
     attempt.greet()
     attempt.report('{"a": 1}\n')
     await attempt.look()
@@ -186,7 +186,7 @@ async def test_failure_report_has_the_stderr_tail(attempt: Attempt) -> None:
     assert (attempt.word["exitCode"], attempt.word["signal"]) == (None, 9)
 
 
-async def test_a_command_that_was_never_started_needs_no_greeting(attempt: Attempt) -> None:
+async def test_unstarted_command_needs_no_registration(attempt: Attempt) -> None:
     attempt.exit(64, pid=0)
     await attempt.look()
     assert attempt.word["exitCode"] == 64
@@ -328,7 +328,7 @@ async def test_a_frame_that_is_not_whole_yet_is_not_given_up(attempt: Attempt) -
     assert attempt.recorder.lines(JOB, protocol.METRICS_FILE) == [FINAL, FINAL] and attempt.pull.is_over(JOB)
 
 
-async def test_a_rest_that_is_no_record_is_named_and_waited_for_no_longer(attempt: Attempt) -> None:
+async def test_incomplete_record_is_named_and_given_up(attempt: Attempt) -> None:
     attempt.greet()
     attempt.report(FINAL + '\n{"type')
     attempt.exit(0, outboxes={MAIN: SIZE + 6})
@@ -384,9 +384,7 @@ async def test_a_stale_outbox_holds_up_neither_the_others_nor_the_end(
     assert attempt.recorder.lines(JOB, "outbox/2.jsonl") == ["{}"] and attempt.pull.is_over(JOB)
 
 
-async def test_the_end_waits_a_moment_for_its_logs_and_says_what_is_missing(
-    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_end_waits_for_logs_and_names_missing_ones(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt.greet()
     (attempt.folder / "stderr").write_text("out ")
     attempt.exit(3, outboxes={}, logs={"stderr": 11, "stdout": 0})
@@ -394,7 +392,7 @@ async def test_the_end_waits_a_moment_for_its_logs_and_says_what_is_missing(
     assert attempt.recorder.ends == {}
     monkeypatch.setattr(pull, "LOG_PATIENCE_S", 0.0)
     await attempt.look()
-    assert attempt.word["doubt"] == "its logs are not complete: 4 of 11 bytes of stderr could be read in time"
+    assert attempt.word["doubt"] == "its logs are incomplete: only 4 of 11 bytes of stderr could be read in time"
     (attempt.folder / "stderr").write_text("out of luck")
     await attempt.look()
     assert (attempt.logs / "stderr").read_text() == "out of luck" and attempt.pull.is_over(JOB)
@@ -414,14 +412,14 @@ async def test_sizes_that_make_no_sense_are_not_waited_for(attempt: Attempt, siz
 # ------------------------------------------------------------------------------------------------ odd outboxes
 
 
-async def test_an_outbox_whose_name_is_no_text_is_one_all_the_same(attempt: Attempt) -> None:
+async def test_outbox_with_non_text_name_is_read(attempt: Attempt) -> None:
     attempt.greet()
     attempt.report(FINAL + "\n", os.fsdecode(b"outbox/caf\xe9.jsonl"))
     await attempt.look()
     assert attempt.recorder.lines(JOB, r"outbox/caf\xe9.jsonl") == [FINAL]
 
 
-async def test_a_fault_in_what_one_trial_left_costs_no_other(
+async def test_fault_in_one_trials_files_does_not_affect_others(
     attempt: Attempt, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail_for_one(chunk: DeliveredLines) -> None:
@@ -439,7 +437,7 @@ async def test_a_fault_in_what_one_trial_left_costs_no_other(
     await attempt.look()
     await attempt.look()
     assert attempt.recorder.lines("other", MAIN) == [FINAL]
-    assert caplog.text.count("cannot be taken now: a fault of ours") == 1 and "Traceback" in caplog.text
+    assert caplog.text.count("cannot be read now: a fault of ours") == 1 and "Traceback" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------ containers
@@ -448,7 +446,7 @@ async def test_a_fault_in_what_one_trial_left_costs_no_other(
 A, B = "a" * 16, "b" * 16
 
 
-async def test_a_second_container_is_greeted_and_its_predecessor_s_end_is_none(attempt: Attempt) -> None:
+async def test_second_container_voids_end_of_first(attempt: Attempt) -> None:
     attempt.greet(container=A, outboxes={})
     attempt.report('{"a": 1}\n')
     await attempt.look()
@@ -463,7 +461,7 @@ async def test_a_second_container_is_greeted_and_its_predecessor_s_end_is_none(a
     assert (attempt.word["exitCode"], attempt.word["container"]) == (0, B)
 
 
-async def test_a_second_container_on_fresh_files_is_read_from_their_beginning(attempt: Attempt) -> None:
+async def test_second_container_with_new_files_is_read_from_start(attempt: Attempt) -> None:
     attempt.greet(container=A, outboxes={})
     attempt.report('{"a": 1}\n{"a": 2}\n')
     await attempt.look()
@@ -474,7 +472,7 @@ async def test_a_second_container_on_fresh_files_is_read_from_their_beginning(at
     assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"a": 2}', '{"b": 1}']
 
 
-async def test_storage_that_shows_the_first_container_again_changes_nothing(attempt: Attempt) -> None:
+async def test_outdated_registration_changes_nothing(attempt: Attempt) -> None:
     attempt.greet(container=A, outboxes={})
     await attempt.look()
     attempt.greet(container=B, outboxes={})
@@ -660,7 +658,7 @@ def test_a_record_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
     assert found[-1] == FINAL and len(found) <= 2
 
 
-def test_pipes_and_hidden_files_are_no_outboxes(tmp_path: Path) -> None:
+def test_pipes_and_hidden_files_are_not_outboxes(tmp_path: Path) -> None:
     (tmp_path / "outbox" / "deep").mkdir(parents=True)
     for name in ("main.jsonl", ".hidden", "deep/more.jsonl"):
         (tmp_path / "outbox" / name).touch()

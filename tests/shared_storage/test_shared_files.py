@@ -100,7 +100,7 @@ async def test_two_services_put_their_first_trials_at_once(team: Team, monkeypat
     assert await team.run(team.second, second[0]) == "hello\n"
 
 
-async def test_a_service_that_leaves_takes_nothing_that_another_uses(team: Team) -> None:
+async def test_leaving_service_keeps_files_of_others(team: Team) -> None:
     await team.put(team.first, "aaaaa")
     queued = await team.put(team.second, "bbbbb")
     await team.first.remove_shared()
@@ -118,7 +118,7 @@ async def test_a_service_that_has_left_puts_all_of_it_again(team: Team) -> None:
 
 
 @pytest.mark.parametrize("pattern", [".nni-storage.*", "runner-*", "code-*"])
-async def test_what_was_removed_by_hand_is_put_again(team: Team, pattern: str) -> None:
+async def test_manually_removed_files_are_restored(team: Team, pattern: str) -> None:
     await team.put(team.first, "aaaaa")
     for path in team.folder.glob(pattern):
         path.unlink()

@@ -122,7 +122,7 @@ def spec() -> JobSpec:
     )
 
 
-async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: Shared, tmp_path: Path) -> None:
+async def test_swapped_code_is_refused_and_restored(shared: Shared, tmp_path: Path) -> None:
     await shared.folder.ready()
     [archive] = shared.point.rglob("code-*.tar.gz")
     os.replace(packed(tmp_path / "evil", "evil"), archive)
@@ -130,7 +130,7 @@ async def test_swapped_code_is_not_run_and_put_right_for_the_next_trial(shared: 
     assert (ended.returncode, ended.stdout) == (EXIT_OTHER_STORAGE, ""), ended.stderr
     report = Observation(state=JobState.FAILED, exit_code=ended.returncode, stderr_tail=ended.stderr)
     explained = shared.folder.explained(report)
-    assert explained.state is JobState.PREEMPTED and "is not as the manager put it there" in explained.message
+    assert explained.state is JobState.PREEMPTED and "was changed, or cannot be unpacked" in explained.message
     ended = await shared.run()
     assert ended.stdout == "hello\n", ended.stderr
 
@@ -141,7 +141,7 @@ async def test_a_planted_link_is_not_followed(shared: Shared, tmp_path: Path, na
     private.mkdir(mode=0o700)
     (shared.point / name).parent.mkdir(parents=True, exist_ok=True)
     (shared.point / name).symlink_to(private)
-    with pytest.raises(PlatformUnavailable, match=f"{name}: a link or a file where a folder is to be"):
+    with pytest.raises(PlatformUnavailable, match=f"{name}: a link or a file at the path of a folder"):
         await shared.folder.place(spec())
     assert private.stat().st_mode & 0o777 == 0o700 and not list(private.iterdir())
 
@@ -180,7 +180,7 @@ async def test_folders_are_made_private_that_an_earlier_version_opened(shared: S
         ("0750", True, 0o751),
     ],
 )
-async def test_an_experiment_s_folder_is_ours_alone_unless_its_mode_is_widened(
+async def test_experiment_folder_is_private_by_default(
     tmp_path: Path, asked: str | None, in_containers: bool, mode: int
 ) -> None:
     shared = Shared(tmp_path, mode=asked, in_containers=in_containers)
@@ -204,7 +204,7 @@ async def test_another_user_s_link_opens_no_private_folder(team: Shared, tmp_pat
 
 
 @pytest.mark.machines
-async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Shared) -> None:
+async def test_other_user_can_neither_list_nor_swap_files(team: Shared) -> None:
     await team.folder.place(spec())
     [archive] = team.point.rglob("code-*.tar.gz")
     for command in (
@@ -221,9 +221,7 @@ async def test_another_user_can_neither_see_nor_swap_what_we_put_there(team: Sha
 
 @pytest.mark.machines
 @pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
-async def test_another_user_writes_to_a_trial_s_folder_only_where_the_mode_lets_it(
-    tmp_path: Path, mode: str, *, may: bool
-) -> None:
+async def test_other_user_writes_to_trial_folder_only_with_mode(tmp_path: Path, mode: str, *, may: bool) -> None:
     """Also a user that knows all names."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -263,9 +261,7 @@ async def test_another_user_s_root_is_used_when_it_is_sticky(team: Shared, mode:
 
 @pytest.mark.machines
 @pytest.mark.parametrize(("mode", "may"), [("0700", False), ("0711", True)])
-async def test_another_user_neither_guesses_its_name_nor_is_there_first(
-    tmp_path: Path, mode: str, *, may: bool
-) -> None:
+async def test_folder_name_cannot_be_guessed_or_taken(tmp_path: Path, mode: str, *, may: bool) -> None:
     """Ids of experiments may be chosen, and those of trials are shown to many."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -286,11 +282,11 @@ async def test_another_user_neither_guesses_its_name_nor_is_there_first(
 @pytest.mark.machines
 async def test_another_user_s_folder_in_the_place_of_ours_is_refused(team: Shared) -> None:
     assert as_another_user(f"umask 0; mkdir -p {team.point}/nni/exp1; chmod 1777 {team.point}/nni").returncode == 0
-    with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder where ours is to be"):
+    with pytest.raises(PlatformUnavailable, match="nni/exp1: another user's folder at the path of ours"):
         await team.folder.place(spec())
 
 
-async def test_program_on_this_machine_does_not_have_the_managers_token(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_local_program_does_not_get_managers_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it mounts with runs on, with its environment."""
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "a token of the bees")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.test")

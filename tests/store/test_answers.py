@@ -140,16 +140,16 @@ def test_trial_with_attempts(connection: sqlite3.Connection) -> None:
 @pytest.mark.parametrize(
     ("reports", "lines", "said"),
     [
-        ([], 0, "it reported no final result, and no intermediate one"),
+        ([], 0, "it reported neither a final nor an intermediate result"),
         ([intermediate(1)], 1, "it reported no final result, only 1 intermediate"),
         ([("final", '{"acc": 1}', {"acc": 1})], 1, "its final result has no number under `default`"),
-        ([("final", "NaN", math.nan)], 1, "its final result is no number"),
+        ([("final", "NaN", math.nan)], 1, "its final result is not a number"),
         ([("final", "-Infinity", -math.inf)], 1, "its final result is infinite, which is never the best"),
         (
             [],
             3,
-            "it reported no final result, and no intermediate one; lines that were dropped as no results: 3,"
-            " nnimanager.log says why",
+            "it reported neither a final nor an intermediate result; dropped lines that are not results: 3,"
+            " see nnimanager.log",
         ),
         ([final(1)], 3, ""),
     ],
@@ -299,7 +299,7 @@ def test_numbers_keep_all_their_digits(connection: sqlite3.Connection, value: fl
 
 
 @pytest.mark.parametrize("values", [0.1, "text", None, [], [1, [2]], {}, "", "ä\"'\\", 12345678901])
-def test_parameters_may_be_anything(connection: sqlite3.Connection, values: object) -> None:
+def test_parameters_can_be_any_json(connection: sqlite3.Connection, values: object) -> None:
     parameters = Parameters.from_record(json.dumps({"parameter_id": 0, "parameters": values}))
     add_with(connection, "aaaaa", parameters)
     (trial,) = listed(connection)["trials"]

@@ -33,7 +33,7 @@ def test_course_follows_trials_that_end(connection: sqlite3.Connection) -> None:
     assert course(connection) == (0.5, 0.5, 0.9)
 
 
-def test_result_that_comes_after_the_end_of_its_trial_is_in_the_course(connection: sqlite3.Connection) -> None:
+def test_late_result_is_in_the_course(connection: sqlite3.Connection) -> None:
     finish(connection, "aaaaa", None)
     finish(connection, "bbbbb", 0.5)
     assert course(connection) == (0.5,)

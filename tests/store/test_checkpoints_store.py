@@ -37,7 +37,7 @@ def test_those_of_the_best_stay(connection: sqlite3.Connection) -> None:
     assert _needless(connection, 2, maximize=False) == ["bbbbb", "ccccc", "eeeee"]
 
 
-def test_one_is_needed_while_a_job_may_write_it_or_an_open_trial_begins_with_it(connection: sqlite3.Connection) -> None:
+def test_checkpoint_in_use_is_needed(connection: sqlite3.Connection) -> None:
     _finish(connection, "aaaaa", 1.0, is_forgotten=False)
     _finish(connection, "bbbbb", 1.0)
     add(connection, "ccccc")
@@ -49,7 +49,7 @@ def test_one_is_needed_while_a_job_may_write_it_or_an_open_trial_begins_with_it(
     assert _needless(connection, 0) == ["aaaaa", "bbbbb"]
 
 
-def test_those_that_are_at_work_or_on_a_service_that_is_away_do_not_hide_the_others(
+def test_blocked_checkpoints_do_not_hide_others(
     connection: sqlite3.Connection,
 ) -> None:
     """However many these are."""
@@ -61,7 +61,7 @@ def test_those_that_are_at_work_or_on_a_service_that_is_away_do_not_hide_the_oth
     assert [one.trial_id for one in found] == ["t0129"]
 
 
-def test_what_is_removed_is_not_named_again_and_every_place_of_a_trial_is_named(connection: sqlite3.Connection) -> None:
+def test_removed_checkpoint_is_not_listed_again(connection: sqlite3.Connection) -> None:
     _finish(connection, "aaaaa", 1.0)
     name = start(connection, "aaaaa", attempt=2)
     jobs.close(connection, "aaaaa", 2)

@@ -40,7 +40,7 @@ def test_trial_has_the_state_of_its_start(connection: sqlite3.Connection) -> Non
     assert latest is not None and (latest.number, latest.files) == (1, files(go="a"))
 
 
-def test_trials_before_the_first_look_of_an_older_experiment_have_none(connection: sqlite3.Connection) -> None:
+def test_trials_before_first_check_have_no_state(connection: sqlite3.Connection) -> None:
     add(connection, "t0000", 0)
     start(connection, "t0000", at=10)
     end(connection, "t0000", at=20)
@@ -55,7 +55,7 @@ def test_trial_of_a_service_that_runs_copies_has_none(connection: sqlite3.Connec
     assert state_of(connection, "t0000") is None
 
 
-def test_files_that_came_later_leave_the_earlier_state_its_number(connection: sqlite3.Connection) -> None:
+def test_later_files_keep_number_of_earlier_state(connection: sqlite3.Connection) -> None:
     assert record(connection, 0, go="a", util="u") == 1
     assert record(connection, 10, "go.py", go="b", util="u", new="n") == 2
     assert record(connection, 20, "go.py", go="a", util="u", new="n") == 1
@@ -73,7 +73,7 @@ def test_change_is_a_warning_once_a_trial_ran_it(connection: sqlite3.Connection)
     (warning,) = trial_warnings.load(connection)
     assert warning.code == "CODE_CHANGED"
     assert "the code changed" in warning.message and "go.py, b.py, c.py and 1 more" in warning.message
-    assert "trial t0000 (number 0) is the first one that ran the new code, state 2" in warning.message
+    assert "trial t0000 (number 0) is the first to run the new code, state 2" in warning.message
 
 
 def test_states_are_limited(connection: sqlite3.Connection) -> None:

@@ -293,7 +293,7 @@ async def test_the_folder_comes_back(tmp_path: Path, troubles: Troubles) -> None
 
 
 @pytest.mark.unit
-async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+async def test_invalid_database_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "numbers.sqlite"
     path.write_bytes(b"something else " * 1000)
     database = Database(path)
@@ -313,7 +313,7 @@ async def test_removed_database_is_not_written(database: Database, fate: str) ->
     if fate == "exchanged":
         copy.rename(database.path)
     for write in (database.write, database.try_write):
-        with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
+        with pytest.raises(StoreCorrupt, match="was removed, replaced or emptied while it was open"):
             await write(insert(2))
     assert database.path.exists() == (fate == "exchanged"), "none was made in its place"
 
@@ -322,7 +322,7 @@ async def test_read_of_a_removed_database_says_so(database: Database) -> None:
     """StoreCorrupt, not StoreUnavailable: it ends the experiment, whether a read or a write finds it first."""
     await database.write(insert(1))
     database.path.unlink()
-    with pytest.raises(StoreCorrupt, match="was removed, exchanged or emptied while it was open"):
+    with pytest.raises(StoreCorrupt, match="was removed, replaced or emptied while it was open"):
         await database.read(numbers)
 
 
@@ -378,7 +378,7 @@ async def test_readers_cannot_write(database: Database) -> None:
 
 
 @pytest.mark.unit
-async def test_closing_writes_what_is_queued(file: Path) -> None:
+async def test_close_commits_queued_writes(file: Path) -> None:
     database = Database(file)
     answers = [database.start_write(insert(number)) for number in range(1000)]
     await database.close()
@@ -424,7 +424,7 @@ async def test_unused_database_is_closed_quietly(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-async def test_names_of_folders_may_hold_anything(tmp_path: Path) -> None:
+async def test_folder_names_can_have_any_characters(tmp_path: Path) -> None:
     folder = tmp_path / "50% of ä?#&x=1"
     folder.mkdir()
     database = Database(make(folder / "numbers.sqlite"))
@@ -552,7 +552,7 @@ asyncio.run(main())
 
 
 @pytest.mark.acceptance
-def test_a_killed_writer_loses_nothing_it_acknowledged(file: Path) -> None:
+def test_killed_writer_loses_no_acknowledged_write(file: Path) -> None:
     stored = 0
     for _ in range(6):
         child = subprocess.Popen(

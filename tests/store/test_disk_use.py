@@ -39,7 +39,7 @@ def test_links_take_no_room(tmp_path: Path) -> None:
     assert measure(Folder(folder)).total < 2 * _PIECE
 
 
-def test_sparse_file_takes_what_it_has(tmp_path: Path) -> None:
+def test_sparse_file_counts_allocated_blocks(tmp_path: Path) -> None:
     (tmp_path / "trials").mkdir()
     with open(tmp_path / "trials" / "sparse", "wb") as file:
         file.truncate(2**30)

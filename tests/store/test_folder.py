@@ -26,7 +26,7 @@ def test_a_folder_is_private_and_complete(tmp_path: Path) -> None:
         folder.create(tmp_path)
 
 
-def test_trials_are_found_where_nni_has_them(tmp_path: Path) -> None:
+def test_trials_are_linked_at_nnis_path(tmp_path: Path) -> None:
     made = Folder(tmp_path / "exp1")
     made.create(tmp_path)
     made.path.rename(tmp_path / "moved")
@@ -88,7 +88,7 @@ def test_invalid_pointer_is_named_and_affects_one_experiment(tmp_path: Path, con
     assert not folder.path.exists()
 
 
-def test_a_pointer_to_what_is_not_ours_removes_nothing_there(tmp_path: Path) -> None:
+def test_foreign_pointer_target_is_not_removed(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     home = tmp_path / "home"

@@ -173,7 +173,7 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
     with pytest.raises(StoreError):
         index.read_folder(folder)
     shutil.copy(empty_database, folder.database)
-    with pytest.raises(StoreError, match="holds no experiment; its creation was interrupted"):
+    with pytest.raises(StoreError, match="contains no experiment; its creation was interrupted"):
         index.read_folder(folder)
     connection = connect(folder.database)
     experiments.create(connection, id="exp1", config="{", interpreter="", folder="", now_ms=0)
@@ -184,7 +184,7 @@ def test_folders_that_cannot_be_read_are_one_of_our_errors(tmp_path: Path, empty
     connection = sqlite3.connect(folder.database)
     connection.execute("CREATE TABLE somebody_elses (x)")
     connection.close()
-    with pytest.raises(StoreError, match="holds no experiment of this program"):
+    with pytest.raises(StoreError, match="contains no experiment of this program"):
         index.read_folder(folder)
 
 
@@ -201,6 +201,6 @@ def test_a_pipe_in_place_of_a_database_is_not_waited_for(tmp_path: Path) -> None
     folder = Folder(tmp_path / "exp1")
     folder.create(tmp_path)
     os.mkfifo(folder.database)
-    with pytest.raises(StoreCorrupt, match="is no file"):
+    with pytest.raises(StoreCorrupt, match="is not a file"):
         index.read_folder(folder)
     assert index.find_folders(tmp_path) == []

@@ -56,7 +56,7 @@ def test_job_with_runner_exit_is_not_withdrawn(connection: sqlite3.Connection) -
     assert attempt(connection).runner_exit is not None
 
 
-def test_a_job_without_a_handle_is_followed_where_it_is_named(connection: sqlite3.Connection) -> None:
+def test_named_job_without_handle_is_followed(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection, "local") == {}
     assert jobs.followed(connection, "local", [NAME]) == {NAME: {}}
 
@@ -113,7 +113,7 @@ def test_closed_attempt_rejects_reports_and_can_be_forgotten(connection: sqlite3
     assert jobs.unforgotten(connection, "local") == []
 
 
-def test_an_attempt_without_a_handle_leaves_nothing_to_forget(connection: sqlite3.Connection) -> None:
+def test_attempt_without_handle_is_not_forgotten(connection: sqlite3.Connection) -> None:
     jobs.close(connection, "aaaaa", 1)
     assert jobs.unforgotten(connection, "local") == []
     assert one(connection, "SELECT forgotten FROM attempts") == 1
@@ -140,7 +140,7 @@ def test_accepted_job_is_not_withdrawn(connection: sqlite3.Connection, what: str
 
 @pytest.mark.parametrize("lines", [0, 2])
 def test_a_job_that_has_reported_has_run(connection: sqlite3.Connection, lines: int) -> None:
-    """Begun anew under its name, its results would be taken for those that are stored, and left out."""
+    """Started again under its name, its results would be taken for stored ones and dropped."""
     jobs.set_handle(connection, HANDLE)
     if lines:
         part = OutboxPart(job_name=NAME, outbox="outbox/main.jsonl", start=0, end=30, lines=lines, metrics=())
@@ -171,4 +171,4 @@ def test_link_of_the_handle_is_kept_for_an_ended_job(connection: sqlite3.Connect
     jobs.close(connection, "aaaaa", 1)
     jobs.set_handle(connection, handle)
     assert connection.execute("SELECT link FROM attempts").fetchall() == [("https://portal/1",)]
-    assert handle == HANDLE, "a page is no part of its identity"
+    assert handle == HANDLE, "a page is not part of its identity"

@@ -51,7 +51,7 @@ def test_results_without_steps_are_counted(connection: sqlite3.Connection) -> No
     assert curve(connection) == [(0, 0.3)]
 
 
-def test_continued_attempt_goes_on_where_it_was(connection: sqlite3.Connection) -> None:
+def test_continued_attempt_extends_curve(connection: sqlite3.Connection) -> None:
     run(connection, 1, (0, 0.1), (1, 0.2), (2, 0.3), (3, 0.4))
     run(connection, 2, (2, 0.35), (3, 0.45), (4, 0.5))
     assert curve(connection) == [(0, 0.1), (1, 0.2), (2, 0.35), (3, 0.45), (4, 0.5)]
@@ -65,7 +65,7 @@ def test_continued_attempt_goes_on_where_it_was(connection: sqlite3.Connection) 
     assert answers.curves(connection, ["aaaaa"]) == {"aaaaa": [0.1, 0.2, 0.35, 0.45, 0.5]}
 
 
-def test_attempt_from_the_start_drops_the_curve_of_an_earlier_one(connection: sqlite3.Connection) -> None:
+def test_attempt_from_start_drops_earlier_curve(connection: sqlite3.Connection) -> None:
     run(connection, 1, (0, 0.1), (1, 0.2), (2, 0.3))
     run(connection, 2, (0, 0.5))
     assert curve(connection) == [(0, 0.5)]

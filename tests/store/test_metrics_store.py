@@ -84,7 +84,7 @@ def test_intermediates_beyond_the_limit_are_dropped(connection: sqlite3.Connecti
     assert str(one(connection, "SELECT doubt FROM attempts")).count("were dropped") == 1
 
 
-def test_final_result_alone_beyond_the_limit_is_no_loss(connection: sqlite3.Connection, job: str) -> None:
+def test_final_result_beyond_limit_is_kept(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, intermediate(1), end=2**20, most=2**20)
     assert report(connection, job, final(9), start=2**20, most=2**20).doubt == ""
     assert one(connection, "SELECT doubt, final_value FROM trials, attempts") == ("", 9.0)
@@ -134,7 +134,7 @@ def test_repeated_chunk_adds_no_further_final_result(connection: sqlite3.Connect
     assert further(connection) == 1
 
 
-def test_final_result_of_a_restarted_container_is_not_a_further_one(connection: sqlite3.Connection, job: str) -> None:
+def test_final_result_of_restarted_container_is_not_further(connection: sqlite3.Connection, job: str) -> None:
     runners.register(connection, job, version="1", channel="push", container="a", outboxes={})
     report(connection, job, final(1))
     runners.register(connection, job, version="1", channel="push", container="b", outboxes={})
@@ -153,7 +153,7 @@ def test_next_attempt_begins_without_further_final_results(connection: sqlite3.C
     assert further(connection) == 1
 
 
-def test_a_first_final_without_a_number_counts_too(connection: sqlite3.Connection, job: str) -> None:
+def test_first_final_without_number_counts(connection: sqlite3.Connection, job: str) -> None:
     report(connection, job, ("final", '"text"', "text"), final(2))
     assert one(connection, "SELECT final_data, final_value FROM trials") == ('"text"', None)
 
@@ -211,7 +211,7 @@ def test_replaced_outbox_has_new_lines_from_the_first_difference(connection: sql
     report(connection, job, intermediate(1), intermediate(2), intermediate(3), outbox="outbox/a")
     first = report(connection, job, intermediate(1), outbox="outbox/a/2")  # cut down, and written on
     assert (first.stored, stored(connection)) == (Stored.NEW, ["1", "2", "3"])
-    assert "outbox/a became shorter or another file" in first.doubt
+    assert "outbox/a became shorter or was replaced" in first.doubt
     second = report(connection, job, intermediate(2), intermediate(4), intermediate(3), outbox="outbox/a/2", start=10)
     assert (second.doubt, stored(connection)) == ("", ["1", "2", "3", "4", "3"])
     report(connection, job, intermediate(1), intermediate(2), intermediate(5), outbox="outbox/a/3")

@@ -97,14 +97,14 @@ def test_a_schema_of_the_future_is_refused_and_left_alone(tmp_path: Path) -> Non
     assert read(path, "SELECT count(*) FROM sqlite_master") == [(0,)]
 
 
-def test_only_what_this_program_wrote_is_newer(tmp_path: Path) -> None:
+def test_only_own_databases_count_as_newer(tmp_path: Path) -> None:
     path = tmp_path / "nni.sqlite"
     migrate.refuse_newer(path, "experiment")
     path.write_text("something else " * 100)
     migrate.refuse_newer(path, "experiment")
 
 
-def test_a_file_that_is_no_database_is_one_of_our_errors(tmp_path: Path) -> None:
+def test_invalid_database_file_raises_store_error(tmp_path: Path) -> None:
     path = tmp_path / "nni.sqlite"
     path.write_text("something else " * 100)
     with pytest.raises(StoreCorrupt, match="restore it from a backup"):
@@ -116,7 +116,7 @@ def test_a_locked_or_missing_place_is_one_of_our_errors(tmp_path: Path) -> None:
         migrate.migrate(tmp_path / "nowhere" / "nni.sqlite", "experiment")
 
 
-def test_database_from_before_the_first_release_is_refused_and_left_alone(path: Path) -> None:
+def test_prerelease_database_is_refused_and_unchanged(path: Path) -> None:
     connection = connect(path)
     connection.execute("PRAGMA application_id=0")
     connection.close()
@@ -126,7 +126,7 @@ def test_database_from_before_the_first_release_is_refused_and_left_alone(path: 
         lambda: migrate.upgraded_copy(path, "experiment", path.parent / "copy"),
         lambda: index.read_folder(Folder(path.parent.parent)),
     ):
-        with pytest.raises(SchemaRefused, match="does not read it: use the version that wrote it, or move it away"):
+        with pytest.raises(SchemaRefused, match="cannot read it: use the version that wrote it, or move it away"):
             look()
     assert path.read_bytes() == before
     assert not list(path.parent.glob("*.bak"))

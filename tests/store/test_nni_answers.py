@@ -205,7 +205,7 @@ def test_the_export_has_three_keys_and_values_encoded_once(connection: sqlite3.C
     assert items(nni_answers.export(connection)) == [{"parameter": {"x": 1}, "value": "99", "trialJobId": "bbbbb"}]
 
 
-def test_parameters_that_json_cannot_spell_are_null_in_the_export(connection: sqlite3.Connection) -> None:
+def test_non_json_parameters_are_null_in_export(connection: sqlite3.Connection) -> None:
     values = {"x": math.nan, "y": -math.inf, "z": 1}
     record = Parameters(parameter_id=0, source=ParameterSource.ALGORITHM, values=values).record()
     trials.add(

@@ -110,7 +110,7 @@ def test_nni_database_is_recognised_by_its_tables(old: Old) -> None:
 
 
 def test_killed_nni_transaction_is_rolled_back(old: Old) -> None:
-    """Its database and the journal beside it, as they are while it writes."""
+    """Its database and the journal, as they are while it writes."""
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     database = old.folder.database
     journal = database.with_name("nni.sqlite-journal")
@@ -177,7 +177,7 @@ def test_end_of_a_killed_nni_is_its_last_stored_time(old: Old) -> None:
     assert before.ended_ms == index.read_folder(old.folder).ended_ms == 2004
 
 
-def test_nnis_own_tables_say_what_they_said(old: Old) -> None:
+def test_nnis_tables_are_unchanged(old: Old) -> None:
     old.trial("aB3dE", 0, 0, 0.5, at=2000, parameters_had=0)
     connection = old.take_over()
     connection.row_factory = None
@@ -205,7 +205,7 @@ def test_swapped_nni_parameters_are_corrected(old: Old) -> None:
     assert sorted(found) == [("aaaaa", 1, 1.0, 1.0), ("bbbbb", 0, 0.0, 0.0)]
 
 
-def test_parameters_stay_where_the_metrics_cannot_be_right(old: Old) -> None:
+def test_parameters_stay_with_contradictory_metrics(old: Old) -> None:
     """A trial that reports by hand may always say 0."""
     old.trial("aaaaa", 0, 0, 0.0, at=2000, parameters_had=0)
     old.trial("bbbbb", 1, 1, 1.0, at=2001, parameters_had=0)
@@ -399,7 +399,7 @@ def test_unreadable_nni_database_counts_as_in_use(old: Old) -> None:
     nni_folder.require_idle(old.folder)
 
 
-def test_the_link_to_the_latest_is_no_folder_of_its_own(old: Old, tmp_path: Path) -> None:
+def test_link_to_latest_is_not_an_experiment(old: Old, tmp_path: Path) -> None:
     (tmp_path / "Zlatest").symlink_to("oldexp")  # before it,
     (tmp_path / "zlatest").symlink_to("oldexp")  # and after it
     (tmp_path / "elsewhere").mkdir()
@@ -439,5 +439,5 @@ def test_a_trial_that_nni_never_saw_run_has_its_folder(old: Old, last: str, has_
 
 
 def test_a_folder_without_an_experiment(tmp_path: Path) -> None:
-    with pytest.raises(StoreCorrupt, match="holds no experiment"):
+    with pytest.raises(StoreCorrupt, match="contains no experiment"):
         Old(tmp_path).take_over()

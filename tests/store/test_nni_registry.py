@@ -59,7 +59,7 @@ def test_unchanged_registry_is_not_written(path: Path) -> None:
     assert path.stat() == before
 
 
-def test_entries_of_others_stay_whatever_they_are(path: Path) -> None:
+def test_foreign_entries_are_unchanged(path: Path) -> None:
     path.parent.mkdir()
     others = {"old": ["a", "list"], "strange": 7, "theirs": {"id": "theirs", "new key": {"x": [1]}}}
     path.write_text(json.dumps(others))
@@ -80,10 +80,10 @@ def test_a_file_that_is_not_whole_is_left_alone(path: Path, text: str) -> None:
     assert nni_registry.read(path).keys() == {"theirs", "abc"}
 
 
-def test_bytes_that_are_no_text_are_left_alone(path: Path) -> None:
+def test_non_text_registry_is_unchanged(path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(RegistryBusy, match="is not UTF-8 text; mend it, or move it away"):
+    with pytest.raises(RegistryBusy, match="is not UTF-8 text; repair it, or move it away"):
         nni_registry.update(path, putting("abc"))
 
 
@@ -105,7 +105,7 @@ def test_another_s_lock_is_honoured(path: Path) -> None:
 
 
 @pytest.mark.parametrize("process_of", [lambda: 1, os.getpid], ids=["of another", "of ours"])
-def test_a_lock_that_was_left_behind_holds_nobody_up(path: Path, process_of: Callable[[], int]) -> None:
+def test_stale_lock_is_ignored(path: Path, process_of: Callable[[], int]) -> None:
     lock_of(path, process_of(), age_s=60)
     assert nni_registry.update(path, putting("abc"))
 

@@ -37,7 +37,7 @@ def made_then(path: Path, kind: str) -> Path:
     return path
 
 
-def test_migrations_that_databases_have_gone_through_are_as_they_were() -> None:
+def test_applied_migrations_are_unchanged() -> None:
     folder = resources.files("nni_manager.store.migrations")
     for name, digest in RELEASED.items():
         assert sha256((folder / name).read_bytes()).hexdigest().startswith(digest), (
@@ -59,7 +59,7 @@ def test_older_list_of_experiments_is_opened_and_takes_labels(tmp_path: Path) ->
     connection.close()
 
 
-def test_older_experiment_is_opened_and_takes_what_is_new(tmp_path: Path) -> None:
+def test_older_experiment_is_opened_and_accepts_new_data(tmp_path: Path) -> None:
     path = made_then(tmp_path / "nni.sqlite", "experiment")
     migrate(path, "experiment")
     connection = connect(path)

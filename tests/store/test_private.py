@@ -76,7 +76,7 @@ def test_private_file_has_mode_0600_at_every_moment(path: Path) -> None:
     assert seen == {0o600}
 
 
-def test_two_who_write_the_first_thing_at_a_time_both_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_first_writes_both_succeed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A training service stores its passwords while a user renews the environment."""
     opened = os.open
 
@@ -122,13 +122,11 @@ def test_private_file_of_another_user_is_not_read(path: Path, monkeypatch: pytes
         lambda: private.put(path, {"${TOKEN}": "new"}),
         private.ServiceText(path, "remote").read,
     ):
-        with pytest.raises(StoreCorrupt, match=r"belongs to the user with id \d+, and private\.sqlite is not read"):
+        with pytest.raises(StoreCorrupt, match=r"belongs to the user with id \d+\. private\.sqlite is not read"):
             call()
 
 
-def test_private_file_is_read_where_storage_gives_files_to_another_user(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_file_is_read_if_storage_maps_users(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     private.replace(path, Kept(secrets={"${TOKEN}": SECRET}))
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -143,7 +141,7 @@ def test_corrupt_private_file_is_named_and_can_be_replaced(path: Path) -> None:
     assert private.load(path).environment == {"A": "1"}
     path.unlink()
     path.symlink_to("/etc/passwd")
-    with pytest.raises(StoreCorrupt, match="is no file; remove it"):
+    with pytest.raises(StoreCorrupt, match="is not a file; remove it"):
         private.load(path)
 
 

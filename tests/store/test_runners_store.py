@@ -68,7 +68,7 @@ def test_orders(connection: sqlite3.Connection, job: str) -> None:
     assert runners.find(connection, "aaaaa", 1).must_stop
 
 
-def test_the_end_of_the_experiment_is_an_order_too(connection: sqlite3.Connection, job: str) -> None:
+def test_end_of_experiment_stops_runner(connection: sqlite3.Connection, job: str) -> None:
     experiments.set_status(connection, ExperimentStatus.STOPPING, 5)
     assert runners.find(connection, "aaaaa", 1).must_stop
 
@@ -109,7 +109,7 @@ def test_missing_outboxes(connection: sqlite3.Connection, job: str, outboxes: di
     assert (runners.missing(connection, job, outboxes) == {}) is is_drained
 
 
-def test_results_after_the_runner_exit_may_complete(connection: sqlite3.Connection, job: str) -> None:
+def test_results_after_runner_exit_complete_attempt(connection: sqlite3.Connection, job: str) -> None:
     assert not report(connection, job, intermediate(1)).may_complete
     runners.set_exit(connection, job, WORD, 9)
     late = report(connection, job, final(2), start=10)
@@ -117,7 +117,7 @@ def test_results_after_the_runner_exit_may_complete(connection: sqlite3.Connecti
 
 
 @pytest.mark.parametrize(("told", "stored"), [(0, 2), (5, 5), (2**53 - 1, 9), (None, None)])
-def test_clocks_of_runners_may_be_wrong(
+def test_wrong_clocks_of_runners_are_tolerated(
     connection: sqlite3.Connection, job: str, told: int | None, stored: int | None
 ) -> None:
     runners.set_exit(connection, job, json.dumps({"exitCode": 0, "startedMs": told, "endedMs": told}), 9)
@@ -204,7 +204,7 @@ def test_newest_registered_container_counts(connection: sqlite3.Connection, job:
     assert attempt(connection).runner_exit_ms == 9
 
 
-def test_a_new_container_on_the_same_files_goes_on(connection: sqlite3.Connection, job: str) -> None:
+def test_new_container_with_same_files_continues(connection: sqlite3.Connection, job: str) -> None:
     register(connection, job, A)
     send(connection, job, A, 0, 1, 2)
     register(connection, job, B, main=30)
@@ -232,7 +232,7 @@ def test_new_container_on_fresh_files_starts_a_new_epoch(connection: sqlite3.Con
     assert [metric["epoch"] for metric in told] == [0, 0, 1, 2]
 
 
-def test_runners_without_an_identity_are_taken_as_ever(connection: sqlite3.Connection, job: str) -> None:
+def test_runners_without_identity_are_accepted(connection: sqlite3.Connection, job: str) -> None:
     runners.register(connection, job, version="0.6.0", channel="push")
     assert send(connection, job, "", 0, 1).stored is metrics.Stored.NEW
     runners.register(connection, job, version="0.6.0", channel="push")

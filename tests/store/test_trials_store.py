@@ -30,14 +30,14 @@ def test_trials_are_numbered_and_open_oldest_first(connection: sqlite3.Connectio
     assert (row.next_sequence_id, row.next_parameter_id) == (3, 3)
 
 
-def test_parameter_numbers_may_have_gaps_and_be_missing(connection: sqlite3.Connection) -> None:
+def test_parameter_numbers_can_have_gaps(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa", 7)
     add(connection, "bbbbb", 3)
     add(connection, "ccccc", None)
     assert experiments.load(connection).next_parameter_id == 8
 
 
-def test_fresh_ids_are_taken_by_nobody(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_ids_are_unique(connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add(connection, "aaaaa")
     monkeypatch.setattr(trials, "new_trial_ids", lambda: iter(["aaaaa", "bbbbb", "bbbbb", "aaaaa", "ccccc"]))
     assert trials.fresh_ids(connection, 2) == ("bbbbb", "ccccc")
@@ -153,7 +153,7 @@ def test_trial_without_a_job_keeps_its_attempt_on_resume(connection: sqlite3.Con
     start(connection, "bbbbb", 2)
 
 
-def test_stopping_and_resuming_may_go_on(connection: sqlite3.Connection) -> None:
+def test_repeated_stop_and_resume_works(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     for attempt in (1, 2, 3):
         start(connection, "aaaaa", attempt)

@@ -24,7 +24,7 @@ EXEC = {protocol.ENV_CHANNEL: protocol.EXEC, protocol.ENV_TOKEN: "", protocol.EN
 
 
 class Channel:
-    """As the platform's exec: a command beside the container's own, with its stdin and stdout."""
+    """Like the platform's exec: a second command in the container, with its stdin and stdout."""
 
     def __init__(self, runner: Runner) -> None:
         self.folder = runner.system_dir
@@ -79,7 +79,7 @@ def test_a_container_that_is_filled_read_and_released(runner: Runner, channel: C
     assert runner.wait(process).code == 3
 
 
-def test_nothing_is_there_before_the_runner_has_greeted(runner: Runner, channel: Channel) -> None:
+def test_read_is_empty_before_registration(runner: Runner, channel: Channel) -> None:
     runner.start("true", **EXEC)
     assert channel.read() == [{"event": "read"}]
 
@@ -90,7 +90,7 @@ def test_second_fill_changes_nothing(runner: Runner, channel: Channel) -> None:
     assert (channel.folder / "code" / "a.txt").read_text() == "first"
 
 
-def test_a_call_that_breaks_off_leaves_nothing_that_looks_filled(runner: Runner, channel: Channel) -> None:
+def test_interrupted_fill_leaves_no_parameters(runner: Runner, channel: Channel) -> None:
     code = _tar({"a.txt": "x"})
     done = channel.call("fill", protocol.encode({"record": RECORD, "code": len(code)}) + code[:-1])
     assert (done.returncode, done.stdout) == (protocol.EXIT_USAGE, b"")
@@ -121,10 +121,10 @@ def test_invalid_calls_are_refused(runner: Runner, channel: Channel, verb: str, 
 def test_container_without_fill_ends(runner: Runner, channel: Channel) -> None:
     ended = runner.run("true", **EXEC, **{protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
-    assert "was not put there by the manager in time" in ended.stderr
+    assert "in time: check that it may run commands" in ended.stderr
 
 
-def test_a_container_on_the_folder_of_one_that_was_released_waits_again(runner: Runner, channel: Channel) -> None:
+def test_container_in_released_folder_waits_again(runner: Runner, channel: Channel) -> None:
     channel.fill({})
     channel.call("release")
     process = runner.start("exit 4", **EXEC)
@@ -143,9 +143,7 @@ def test_container_without_release_ends(runner: Runner, channel: Channel) -> Non
 MAY_CHOOSE = {protocol.ENV_CHANNEL: protocol.PUSH_OR_EXEC}
 
 
-def test_a_container_that_may_choose_pushes_where_the_manager_answers(
-    listener: FakeListener, runner: Runner, channel: Channel
-) -> None:
+def test_choosing_container_pushes_if_manager_answers(listener: FakeListener, runner: Runner, channel: Channel) -> None:
     ended = runner.run(report(1), **MAY_CHOOSE)
     assert (ended.code, listener.versions[0]["channel"]) == (0, protocol.PUSH)
     assert frames(channel.call("channel")) == [{"channel": "push"}]
@@ -167,9 +165,7 @@ def test_container_without_an_answer_is_filled_and_read(
     assert runner.wait(process).code == 3
 
 
-def test_where_posts_do_not_arrive_any_more_the_rest_is_read(
-    listener: FakeListener, runner: Runner, channel: Channel
-) -> None:
+def test_rest_is_read_when_posts_stop_arriving(listener: FakeListener, runner: Runner, channel: Channel) -> None:
     """It goes on trying, until it is told that all was read."""
     go_on = runner.folder / "go-on"
     command = f"{report(1)}; while [ ! -e {go_on} ]; do sleep 0.05; done; {report(2)}; exit 3"

@@ -35,7 +35,7 @@ def orphanage() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("orphanage")
-def test_the_next_keeper_lists_what_was_reserved_for_a_job(keeper: KeeperProcess, client: Client) -> None:
+def test_next_keeper_lists_reservation_of_job(keeper: KeeperProcess, client: Client) -> None:
     reservation = {"machine": "a", "places": [0, 2], "share": 1}
     assert keeper.spawn(client, "job", _SLEEP, reservation=reservation)["reservation"] == reservation
     assert keeper.spawn(client, "other", _SLEEP)["reservation"] == {}
@@ -46,9 +46,7 @@ def test_the_next_keeper_lists_what_was_reserved_for_a_job(keeper: KeeperProcess
 
 
 @pytest.mark.usefixtures("orphanage")
-def test_a_killed_keeper_loses_neither_lines_nor_exit_codes_of_eight_jobs(
-    keeper: KeeperProcess, client: Client
-) -> None:
+def test_killed_keeper_loses_no_lines_and_no_exit_codes(keeper: KeeperProcess, client: Client) -> None:
     """Half of the jobs end while there is no keeper, half afterwards."""
     names = [f"job-{index}" for index in range(8)]
     gates = [_gate(keeper, name) for name in names]
@@ -99,7 +97,7 @@ def test_exit_code_of_a_job_reaped_elsewhere_is_known(keeper: KeeperProcess, cli
     assert (ended["state"], ended["exit_code"]) == expected
 
 
-def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: KeeperProcess, client: Client) -> None:
+def test_unrecorded_job_is_found_by_tag(keeper: KeeperProcess, client: Client) -> None:
     """The keeper died between the start and the second line of the state file."""
     job = keeper.spawn(client, "job", _SLEEP)
     keeper.kill()
@@ -118,9 +116,7 @@ def test_a_job_that_was_started_but_not_recorded_is_found_by_its_tag(keeper: Kee
 @pytest.mark.true_start  # it waits for the keeper as its parent
 @pytest.mark.usefixtures("orphanage")
 @pytest.mark.parametrize("was_started", [True, False])
-def test_a_keeper_that_died_while_it_bore_the_tag_is_not_taken_for_the_main_process(
-    keeper: KeeperProcess, client: Client, was_started: bool
-) -> None:
+def test_dead_keeper_with_tag_is_not_main_process(keeper: KeeperProcess, client: Client, was_started: bool) -> None:
     """It leads a session, is older than its children, and is not reaped."""
     pid = keeper.spawn(client, "job", _SLEEP)["pid"]
     with _killed_while_bearing(keeper, claim_of(keeper, "job")["tag"]):
@@ -170,10 +166,8 @@ def test_a_claim_without_any_process_is_lost(keeper: KeeperProcess, client: Clie
     assert _end_of(keeper, "job")["state"] == protocol.LOST, "and stays so"
 
 
-def test_a_claim_of_a_job_that_was_never_started_is_dropped_and_its_name_is_free(
-    keeper: KeeperProcess, client: Client
-) -> None:
-    """The keeper died between the claim and the start; what was asked for is asked for again, and is no other try."""
+def test_unstarted_claim_is_dropped_and_name_is_free(keeper: KeeperProcess, client: Client) -> None:
+    """The keeper died between the claim and the start; the repeated request is not another try."""
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
     for name in (protocol.STDOUT_FILE, protocol.STDERR_FILE):
@@ -197,9 +191,7 @@ def test_an_empty_claim_is_dropped_and_its_name_is_free(keeper: KeeperProcess, c
     assert again.until_ended("job").jobs["job"]["exit_code"] == 4
 
 
-def test_another_start_time_is_another_process_and_the_job_s_tree_is_ended_before_lost_is_told(
-    keeper: KeeperProcess, client: Client
-) -> None:
+def test_reused_pid_is_lost_after_job_tree_has_ended(keeper: KeeperProcess, client: Client) -> None:
     command = (
         f"(env -i setsid /bin/bash -c 'echo $$ >> {keeper.attempt('job')}/outbox/main.jsonl; {_SLEEP}' &); {_SLEEP}"
     )
@@ -213,7 +205,7 @@ def test_another_start_time_is_another_process_and_the_job_s_tree_is_ended_befor
     assert not is_alive(pid), "it bears the tag, so it is one of the job's all the same"
 
 
-def test_a_process_that_took_over_the_pid_of_a_lost_job_is_left_alone(keeper: KeeperProcess, client: Client) -> None:
+def test_process_with_reused_pid_is_not_killed(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "exit 0")
     client.until_ended("job")
     keeper.kill()
@@ -240,18 +232,18 @@ def test_a_job_of_an_earlier_boot_is_lost(keeper: KeeperProcess, client: Client)
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({}, "ended while no keeper ran on its machine"),
-        ({"boot_id": "earlier"}, "was restarted before it had ended"),
-        ({"start_ticks": -1}, "was restarted before it had ended"),
+        ({}, "ended after the keeper of its machine had died"),
+        ({"boot_id": "earlier"}, "restarted before it had ended"),
+        ({"start_ticks": -1}, "restarted before it had ended"),
         (None, "the next one found no process of it"),
-        ({"keeper_start_ticks": -1, "pid": None}, "was restarted before it had ended"),
+        ({"keeper_start_ticks": -1, "pid": None}, "restarted before it had ended"),
     ],
 )
-def test_a_lost_job_says_what_became_of_it(
+def test_lost_job_states_reason(
     keeper: KeeperProcess, client: Client, changed: dict[str, object] | None, sentence: str
 ) -> None:
     """`changed`: in its state file; None: that has nothing of its main process, as where its `pid` is None. A container
-    that is started anew has the boot id that it had, and another first process."""
+    that is restarted keeps its boot id, and has another first process."""
     pid = keeper.spawn(client, "job", f"echo 1 > $NNI_OUTBOX; {_SLEEP}")["pid"]
     client.until_lines("job", 1)
     keeper.kill()

@@ -1,4 +1,4 @@
-"""Work beside a keeper's loop, and jobs that wait for theirs: whatever fails costs that one alone."""
+"""Work outside a keeper's loop, and jobs that wait for it: a failure affects only its own job."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ def test_callback_of_one_work_does_not_delay_the_next(
     assert (done, [type(error) for error in errors], background.count) == ([None], [BlockingIOError], 0)
 
 
-def test_a_folder_is_free_whatever_follows_the_work_that_was_stopped_there(
-    loop: Loop, background: BackgroundWork
-) -> None:
+def test_folder_is_free_after_stopped_work(loop: Loop, background: BackgroundWork) -> None:
     free: list[bool] = []
     background.run(lambda tell: _wait(), _fail, writes="/a/code")
     background.stop_in("/a", lambda: free.append(True))

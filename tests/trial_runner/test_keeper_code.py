@@ -27,7 +27,7 @@ BYTES = 2_000_000
 
 @pytest.fixture
 def archive(keeper: KeeperProcess) -> Path:
-    """Of three files, one of which cannot be made smaller."""
+    """An archive of three files; one cannot be compressed."""
     path = keeper.directory / "experiment" / "code.tar.gz"
     path.parent.mkdir()
     with tarfile.open(path, "w:gz") as packed:
@@ -96,7 +96,7 @@ def test_an_archive_that_is_damaged_or_gone_is_asked_for_again(
     keeper: KeeperProcess, client: Client, archive: Path
 ) -> None:
     archive.write_bytes(gzip.compress(b"no tar")[:-4])
-    for name, sentence in (("one", "is damaged"), ("two", "is not there: send it again")):
+    for name, sentence in (("one", "is damaged"), ("two", "does not exist: send it again")):
         keeper.spawn(client, name, "true", **_code(keeper, archive, name))
         refused = _until(client, "refused", name)
         assert refused["kind"] == protocol.UNAVAILABLE and sentence in refused["message"]
@@ -136,19 +136,15 @@ def test_copying_ends_with_its_keeper(keeper: KeeperProcess, client: Client, arc
     child.wait(TIMEOUT_S)
 
 
-def test_a_folder_is_removed_when_nothing_is_copied_there_any_more(
-    keeper: KeeperProcess, client: Client, archive: Path
-) -> None:
+def test_folder_is_removed_after_copying_has_ended(keeper: KeeperProcess, client: Client, archive: Path) -> None:
     child = _copying(keeper, client, archive)
     client.ask("remove", folder=str(keeper.attempt("job")))
     assert not child.is_running() and not keeper.attempt("job").exists()
     refused = _until(client, "refused", "job")
-    assert refused["kind"] == protocol.UNAVAILABLE and "is removed" in refused["message"]
+    assert refused["kind"] == protocol.UNAVAILABLE and "is being removed" in refused["message"]
 
 
-def test_a_copy_that_waits_for_its_turn_says_what_it_waits_for(
-    keeper: KeeperProcess, client: Client, archive: Path
-) -> None:
+def test_queued_copy_states_its_step(keeper: KeeperProcess, client: Client, archive: Path) -> None:
     _copying(keeper, client, archive)
     for name in ("two", "three"):
         keeper.spawn(client, name, "true", **_code(keeper, archive, name))
@@ -158,9 +154,7 @@ def test_a_copy_that_waits_for_its_turn_says_what_it_waits_for(
         client.ask("remove", folder=str(keeper.attempt(name)))
 
 
-def test_code_that_is_removed_while_it_is_unpacked_does_not_come_back(
-    keeper: KeeperProcess, client: Client, archive: Path
-) -> None:
+def test_code_removed_during_unpacking_stays_removed(keeper: KeeperProcess, client: Client, archive: Path) -> None:
     with tarfile.open(archive, "w:gz") as packed:
         _add(packed, "zeros", bytes(300_000_000), 0o600)
     keeper.spawn(client, "job", "true", **_code(keeper, archive, "job"))
@@ -196,9 +190,7 @@ def test_requests_are_answered_while_a_folder_is_removed(keeper: KeeperProcess, 
 
 
 @pytest.mark.parametrize("shares", [True, False])
-def test_blocks_of_copies_are_shared_where_the_file_system_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
-) -> None:
+def test_copies_share_blocks_if_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool) -> None:
     asked: list[int] = []
 
     def clone(target: int, request: int, source: int) -> None:

@@ -38,7 +38,7 @@ def with_pipe(keeper: KeeperProcess, name: str, pipe: str) -> str:
     return str(path)
 
 
-def test_the_last_results_of_a_job_arrive_while_another_leaves_many_processes(keeper: KeeperProcess) -> None:
+def test_last_results_arrive_despite_many_stray_processes(keeper: KeeperProcess) -> None:
     client = keeper.connect()
     gate, there = with_pipe(keeper, "reports", "gate"), with_pipe(keeper, "stubborn", "there")
     keeper.spawn(client, "reports", REPORT)

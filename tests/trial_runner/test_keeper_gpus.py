@@ -190,4 +190,4 @@ def test_a_machine_without_a_driver(machine: Machine, driver: FakeDriver, monkey
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nowhere")
     reading = machine.read()
     assert reading["is_absent"] and reading["cards"] == []
-    assert "nvidia-smi is not there" in reading["error"]
+    assert "nvidia-smi does not exist" in reading["error"]

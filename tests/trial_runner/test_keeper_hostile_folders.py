@@ -42,7 +42,7 @@ def test_too_deep_outbox_files_are_skipped(keeper: KeeperProcess, client: Client
     keeper.spawn(client, "job", f'"$PYTHON" -c "$NEST"; {_REPORT} exit 3', environment={"NEST": nest})
     heard = client.until_ended("job")
     assert (heard.jobs["job"]["exit_code"], heard.lines("job")) == (3, ["1"])
-    assert "cannot be listed, or holds more, or deeper, than is looked at" in keeper.log()
+    assert "cannot be listed, or exceeds the limit of files or depth" in keeper.log()
 
 
 @pytest.mark.parametrize("way", ["outbox", "outbox/inner", "stdout", "."])

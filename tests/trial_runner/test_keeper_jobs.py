@@ -28,7 +28,7 @@ pytestmark = pytest.mark.acceptance
         ("kill -SEGV $$", None, signal.SIGSEGV),
     ],
 )
-def test_end_is_told_by_event_state_file_and_list(
+def test_end_is_in_event_state_file_and_list(
     keeper: KeeperProcess, client: Client, command: str, exit_code: int | None, number: int | None
 ) -> None:
     started = keeper.spawn(client, "job", f"echo trouble >&2; {command}")
@@ -45,7 +45,7 @@ def test_end_is_told_by_event_state_file_and_list(
     assert sorted(os.listdir(keeper.attempt("job"))) == ["outbox", "stderr", "stdout"]
 
 
-def test_a_job_that_ends_at_once_is_told_of_in_one_piece(keeper: KeeperProcess, client: Client) -> None:
+def test_short_job_is_reported_in_one_message(keeper: KeeperProcess, client: Client) -> None:
     def first_piece(number: int) -> list[str]:
         request = client.send("spawn", **keeper.request(f"job{number}", 'echo \'{"value": 1}\' > "$NNI_OUTBOX"'))
         found = protocol.Decoder().feed(client.socket.recv(1 << 20))
@@ -56,7 +56,7 @@ def test_a_job_that_ends_at_once_is_told_of_in_one_piece(keeper: KeeperProcess, 
     assert any(first_piece(number) == ["answer", "lines", "ended"] for number in range(20))
 
 
-def test_a_job_that_goes_on_is_told_of_alone_and_with_its_age(keeper: KeeperProcess, client: Client) -> None:
+def test_running_job_is_reported_with_its_age(keeper: KeeperProcess, client: Client) -> None:
     begun_s = time.monotonic()
     running = keeper.spawn(client, "job", "exec sleep 1000")
     passed_ms = 1000 * (time.monotonic() - begun_s)
@@ -77,7 +77,7 @@ def test_files_of_an_attempt_are_listed(keeper: KeeperProcess, client: Client) -
     assert client.ask("files", attempt_directory=str(keeper.attempt("nothing")))["files"] == []
 
 
-def test_a_job_sees_its_environment_and_nothing_else(keeper: KeeperProcess, client: Client) -> None:
+def test_job_has_only_its_environment(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "exec env -0", environment={"ODD": "a=b\nc"})
     client.until_ended("job")
     seen = dict(entry.split("=", 1) for entry in keeper.read(client, "job", "stdout").decode().split("\0") if entry)
@@ -100,7 +100,7 @@ def test_a_job_begins_as_from_a_shell(keeper: KeeperProcess, client: Client) -> 
     assert session.split() == pid.split()
 
 
-def test_files_are_there_before_the_command_and_outputs_are_appended(keeper: KeeperProcess, client: Client) -> None:
+def test_files_precede_command_and_output_is_appended(keeper: KeeperProcess, client: Client) -> None:
     keeper.attempt("job").mkdir(parents=True)
     (keeper.attempt("job") / "stdout").write_text("before\n")
     files = {protocol.PARAMETER_FILE: '{"x": "é"}', "deep/er/file": "y"}
@@ -124,9 +124,7 @@ def test_the_same_name_is_one_job_also_after_a_reconnection(keeper: KeeperProces
     assert (keeper.attempt("job") / "starts").read_text() == "once\n"
 
 
-def test_a_forgotten_name_is_free_again_and_a_running_job_is_not_forgotten(
-    keeper: KeeperProcess, client: Client
-) -> None:
+def test_forgotten_name_is_free_and_running_job_stays(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "done", "exit 0")
     client.until_ended("done")
     keeper.spawn(client, "runs", "exec sleep 1000")
@@ -149,7 +147,7 @@ def test_the_state_file_is_claim_process_and_end(keeper: KeeperProcess, client: 
     assert keeper.state_file("job").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_missing_working_directory_is_rejected_and_leaves_nothing(keeper: KeeperProcess, client: Client) -> None:
+def test_missing_working_directory_is_rejected(keeper: KeeperProcess, client: Client) -> None:
     missing = keeper.directory / "code"
     with pytest.raises(RefusedError, match="codeDir") as caught:
         keeper.spawn(client, "job", "exit 0", directory=str(missing))
@@ -162,9 +160,7 @@ def test_a_missing_working_directory_is_rejected_and_leaves_nothing(keeper: Keep
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/../../outside", "", "link/outside"])
-def test_a_file_outside_the_attempt_is_refused_and_nothing_is_left(
-    keeper: KeeperProcess, client: Client, name: str
-) -> None:
+def test_file_outside_attempt_is_refused(keeper: KeeperProcess, client: Client, name: str) -> None:
     outside = keeper.directory / "elsewhere"
     outside.mkdir()
     keeper.attempt("job").mkdir(parents=True)
@@ -200,7 +196,7 @@ def test_a_wrong_argument_is_named(keeper: KeeperProcess, client: Client, field:
 
 
 @pytest.mark.parametrize("environment", [{"A=B": "x"}, {"A": "x\0y"}])
-def test_an_environment_that_no_process_can_have_is_refused_without_repeating_it(
+def test_invalid_environment_is_refused_without_showing_it(
     keeper: KeeperProcess, client: Client, environment: dict[str, str]
 ) -> None:
     with pytest.raises(RefusedError) as caught:
@@ -279,7 +275,7 @@ os._exit(3 if os.read(reading, 9) == b"0" else 4)
 
 
 @pytest.mark.parametrize("how", ["it listens", "it dies"])
-def test_an_exit_that_a_debugger_is_told_first_is_waited_for(keeper: KeeperProcess, client: Client, how: str) -> None:
+def test_exit_seen_first_by_debugger_is_awaited(keeper: KeeperProcess, client: Client, how: str) -> None:
     (keeper.directory / "traced.py").write_text(TRACED)
     pid = keeper.spawn(client, "job", 'exec "$PYTHON" traced.py')["pid"]
     deadline = time.monotonic() + 20
@@ -321,9 +317,7 @@ def test_a_full_disk_is_unavailable_leaves_nothing_and_passes(
 
 
 @pytest.mark.machines
-def test_an_end_is_told_and_kept_though_the_disk_of_the_job_is_full(
-    keeper: KeeperProcess, client: Client, small_disk: Path
-) -> None:
+def test_end_is_reported_and_stored_on_full_job_disk(keeper: KeeperProcess, client: Client, small_disk: Path) -> None:
     keeper.spawn(client, "job", "cat /dev/zero > $D/filler 2>/dev/null; exit 5")
     assert client.until_ended("job").jobs["job"]["exit_code"] == 5
     assert keeper.kill(signal.SIGTERM) == 0

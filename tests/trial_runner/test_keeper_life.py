@@ -54,12 +54,12 @@ def test_hello_names_version_process_and_boot(running: KeeperProcess) -> None:
     assert running.connect().ask("hello") == expected
 
 
-def test_a_second_keeper_of_a_directory_says_so_and_leaves_the_first_alone(running: KeeperProcess) -> None:
+def test_second_keeper_of_directory_exits(running: KeeperProcess) -> None:
     client = running.connect()
     first = running.process
     assert running.start() == b"ready\n", "a keeper listens, though not this one"
     assert running.wait() == 0
-    assert "Another keeper serves" in (running.directory / "keeper.err").read_text()
+    assert "Another keeper already serves" in (running.directory / "keeper.err").read_text()
     running.process = first
     assert first is not None
     assert client.ask("hello")["pid"] == first.pid
@@ -121,7 +121,7 @@ def test_a_dead_socket_is_replaced(running: KeeperProcess) -> None:
     assert running.connect().ask("hello")["pid"] == running.process.pid
 
 
-def test_removed_socket_is_made_anew_on_the_next_start(running: KeeperProcess) -> None:
+def test_removed_socket_is_recreated_on_next_start(running: KeeperProcess) -> None:
     client = running.connect()
     pid = client.ask("hello")["pid"]
     first = running.process
@@ -168,7 +168,7 @@ def test_an_unknown_verb_is_answered(running: KeeperProcess, verb: Any) -> None:
     assert client.ask("list") == {"jobs": {}}
 
 
-def test_half_a_message_may_come_any_time(running: KeeperProcess) -> None:
+def test_partial_message_is_accepted_at_any_time(running: KeeperProcess) -> None:
     client = running.connect()
     frame = protocol.encode({"verb": "hello", "id": 99})
     for index in range(len(frame)):
@@ -177,7 +177,7 @@ def test_half_a_message_may_come_any_time(running: KeeperProcess) -> None:
 
 
 @pytest.mark.true_start  # a fork has the memory of what the server has imported
-def test_a_peer_that_asks_and_never_reads_is_not_listened_to_for_ever(running: KeeperProcess) -> None:
+def test_peer_that_never_reads_is_paused(running: KeeperProcess) -> None:
     """Its answers would fill the memory."""
     client = running.connect()
     running.attempt("job").mkdir(parents=True)
@@ -196,7 +196,7 @@ def test_a_peer_that_asks_and_never_reads_is_not_listened_to_for_ever(running: K
     assert running.connect().ask("hello")["version"] == protocol.VERSION
 
 
-def test_a_directory_that_cannot_be_made_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_uncreatable_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = _run("serve", "--directory", str(tmp_path / "file" / "keeper"))
     assert done.returncode == 1
@@ -204,13 +204,13 @@ def test_a_directory_that_cannot_be_made_is_told_in_one_sentence(tmp_path: Path)
     assert "Traceback" not in done.stderr
 
 
-def test_a_socket_path_that_is_too_long_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_overlong_socket_path_is_reported(tmp_path: Path) -> None:
     done = _run("serve", "--directory", str(tmp_path), "--socket", "/tmp/" + "x" * 110)
     assert done.returncode == 1
     assert "too long" in done.stderr
 
 
-def test_without_a_socket_path_a_long_directory_gets_one_elsewhere(keeper: KeeperProcess) -> None:
+def test_long_directory_gets_socket_elsewhere(keeper: KeeperProcess) -> None:
     directory = keeper.directory / ("d" * 90) / ("e" * 90)
     with _Attached("-m", "trial_runner.keeper", "attach", "--directory", str(directory)) as attached:
         assert attached.ask("hello")["version"] == protocol.VERSION
@@ -231,7 +231,7 @@ def test_attach_starts_a_keeper_and_finds_it_again(keeper: KeeperProcess) -> Non
     assert attached.returncode == 0
 
 
-def test_attach_finds_a_keeper_that_another_temporary_folder_has_the_socket_of(keeper: KeeperProcess) -> None:
+def test_attach_finds_keeper_with_other_temporary_folder(keeper: KeeperProcess) -> None:
     """As where each session has a `TMPDIR` of its own."""
     directory = keeper.directory / ("d" * 90)
     arguments = ["-m", "trial_runner.keeper", "attach", "--directory", str(directory)]
@@ -245,7 +245,7 @@ def test_attach_finds_a_keeper_that_another_temporary_folder_has_the_socket_of(k
         attached.ask("signal", name="job", grace_s=0)
 
 
-def test_attach_finds_a_keeper_whose_temporary_folder_was_removed(keeper: KeeperProcess) -> None:
+def test_attach_finds_keeper_without_temporary_folder(keeper: KeeperProcess) -> None:
     directory = keeper.directory / ("d" * 90)
     arguments = ["-m", "trial_runner.keeper", "attach", "--directory", str(directory)]
     (keeper.directory / "one").mkdir()

@@ -42,7 +42,7 @@ def _names(folder: Path) -> "dict[str, object]":
     }
 
 
-def test_all_that_is_there_takes_the_place_of_what_was(folder: Path, tmp_path: Path) -> None:
+def test_received_folder_replaces_existing_one(folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "machine" / "trials" / "aaaaa-checkpoint"
     there.mkdir(parents=True)
     (there / "older").touch()
@@ -53,7 +53,7 @@ def test_all_that_is_there_takes_the_place_of_what_was(folder: Path, tmp_path: P
     assert [path.name for path in there.parent.iterdir()] == [there.name]
 
 
-def test_what_is_cut_anywhere_changes_nothing(folder: Path, tmp_path: Path) -> None:
+def test_truncated_archive_changes_nothing(folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "older").touch()
@@ -63,12 +63,12 @@ def test_what_is_cut_anywhere_changes_nothing(folder: Path, tmp_path: Path) -> N
         assert list(_names(there)) == ["older"] and not there.with_name("there.arriving").exists()
 
 
-def test_what_is_too_large_or_not_there_is_not_sent(folder: Path, tmp_path: Path) -> None:
+def test_oversized_or_missing_checkpoint_is_not_sent(folder: Path, tmp_path: Path) -> None:
     assert _sent(folder, most_bytes=1000) == ({"holds": True, "bytes": 300_015, "is_sent": False}, b"")
     assert _sent(tmp_path / "none") == ({"holds": False, "bytes": 0, "is_sent": False}, b"")
 
 
-def test_an_empty_folder_and_half_a_copy_are_no_checkpoint(folder: Path, tmp_path: Path) -> None:
+def test_empty_folder_and_partial_copy_are_not_checkpoints(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (folder / ".nni-copying").touch()
     for none in (folder, tmp_path / "empty"):
@@ -76,7 +76,7 @@ def test_an_empty_folder_and_half_a_copy_are_no_checkpoint(folder: Path, tmp_pat
 
 
 class _Interrupted(io.BytesIO):
-    """An archive in the midst of which something else happens, once."""
+    """An archive that is interrupted once by something else."""
 
     def __init__(self, archive: bytes, meanwhile: "Callable[[], None]") -> None:
         super().__init__(archive)
@@ -116,7 +116,7 @@ def test_two_that_arrive_at_a_time_do_not_disturb_each_other(folder: Path, tmp_p
     assert there.parent.stat().st_mode & 0o077 == there.stat().st_mode & 0o077 == 0
 
 
-def test_what_a_killed_receiver_has_left_goes_with_the_next_one(folder: Path, tmp_path: Path) -> None:
+def test_leftovers_of_killed_receiver_are_removed(folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     left, arrives = (tmp_path / "there.arriving" / name for name in ("left", "arrives"))
     for draft in (left, arrives):
@@ -127,7 +127,7 @@ def test_what_a_killed_receiver_has_left_goes_with_the_next_one(folder: Path, tm
     assert not left.exists() and arrives.exists() and _names(there) == _names(folder)
 
 
-def test_an_archive_reaches_nothing_outside(tmp_path: Path) -> None:
+def test_archive_cannot_write_outside_folder(tmp_path: Path) -> None:
     for kind, name in ((tarfile.SYMTYPE, "a"), (tarfile.REGTYPE, "../outside"), (tarfile.LNKTYPE, "b")):
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w|") as archive:

@@ -33,7 +33,7 @@ def test_removed_attempt_folder_is_said_with_the_end(keeper: KeeperProcess, clie
     assert client.until_ended("job").lines("job", protocol.NOT_READ_OUTBOX) == [protocol.GONE]
 
 
-def test_outbox_of_a_moved_folder_is_read_where_it_is(keeper: KeeperProcess, client: Client) -> None:
+def test_outbox_of_moved_folder_is_read(keeper: KeeperProcess, client: Client) -> None:
     gate = keeper.directory / "gate"
     os.mkfifo(gate)
     keeper.spawn(client, "job", f"exec 3>>$NNI_OUTBOX; echo 1 >&3; read line < {gate}; echo 2 >&3")
@@ -78,9 +78,7 @@ def test_every_file_below_the_outbox_folder_is_an_outbox(keeper: KeeperProcess, 
     }
 
 
-def test_a_hundred_thousand_lines_of_eight_writers_arrive_whole_and_in_order(
-    keeper: KeeperProcess, client: Client
-) -> None:
+def test_lines_of_eight_writers_arrive_complete_and_in_order(keeper: KeeperProcess, client: Client) -> None:
     code = (
         "import os, sys\n"
         "file = open(os.path.join(os.environ['D'], 'outbox', sys.argv[1]), 'a', buffering=1)\n"
@@ -95,18 +93,18 @@ def test_a_hundred_thousand_lines_of_eight_writers_arrive_whole_and_in_order(
     assert heard.jobs["job"]["exit_code"] == 0
 
 
-def test_a_line_may_be_longer_than_a_chunk(keeper: KeeperProcess, client: Client) -> None:
+def test_line_can_exceed_chunk_size(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", f"{sys.executable} -c \"print('x' * 3000000 + chr(10) + 'y')\" > $NNI_OUTBOX")
     assert client.until_ended("job").lines("job") == ["x" * 3000000, "y"]
 
 
-def test_a_last_line_without_newline_counts_when_it_is_whole(keeper: KeeperProcess, client: Client) -> None:
+def test_complete_last_line_without_newline_counts(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "whole", 'printf \'"a"\\n{"value": 1}\' > $NNI_OUTBOX')
     keeper.spawn(client, "torn", 'printf \'"a"\\n{"value": \' > $NNI_OUTBOX')
     heard = client.until_ended("whole", "torn")
     assert heard.lines("whole") == ['"a"', '{"value": 1}']
     assert heard.lines("torn") == ['"a"']
-    assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes that are no record" in keeper.log()
+    assert f"{keeper.attempt('torn')}/{protocol.MAIN_OUTBOX} has 10 bytes without a record" in keeper.log()
 
 
 @pytest.mark.parametrize("second", ["6", "67890", "6789012"], ids=["shorter", "as long", "longer"])
@@ -121,7 +119,7 @@ def test_a_file_that_took_an_outbox_s_place_is_another_outbox(
         heard.add(client.next_message())
     assert heard.lines("job") == ["12345"]
     assert heard.lines("job", f"{protocol.MAIN_OUTBOX}/2") == [second]
-    assert keeper.log().count("main.jsonl became shorter or another file: append to it") == 1
+    assert keeper.log().count("main.jsonl became shorter or was replaced: append to it") == 1
 
 
 def test_replaced_outbox_is_known_to_the_next_keeper(keeper: KeeperProcess, client: Client) -> None:
@@ -142,13 +140,13 @@ def test_replaced_outbox_is_known_to_the_next_keeper(keeper: KeeperProcess, clie
     assert last.until_ended("job").lines("job", f"{protocol.MAIN_OUTBOX}/2") == ["7"]
 
 
-def test_a_line_that_is_too_long_is_named_with_the_limit(keeper: KeeperProcess, client: Client) -> None:
+def test_overlong_line_is_reported_with_limit(keeper: KeeperProcess, client: Client) -> None:
     write = "import sys; sys.stdout.write('x' * 20000000 + chr(10) + 'y' + chr(10) + 'z' * 9000000)"
     keeper.spawn(client, "job", f'{sys.executable} -c "{write}" > $NNI_OUTBOX')
     assert client.until_ended("job").lines("job") == [protocol.TOO_LONG, "y", protocol.TOO_LONG]
 
 
-def test_inside_a_line_that_is_too_long_another_keeper_reads_on(keeper: KeeperProcess, client: Client) -> None:
+def test_next_keeper_continues_inside_overlong_line(keeper: KeeperProcess, client: Client) -> None:
     """Where no line ends, it is the same file all the same."""
     gate, half = _gate(keeper, "job"), protocol.MAX_RECORD + 1
     write = f"{sys.executable} -c \"import sys; sys.stdout.write('x' * {half})\" >> $NNI_OUTBOX"
@@ -160,7 +158,7 @@ def test_inside_a_line_that_is_too_long_another_keeper_reads_on(keeper: KeeperPr
     assert again.until_ended("job").lines("job") == ["y"]
 
 
-def test_bytes_that_are_no_utf_8_are_replaced_and_counted_as_they_are(keeper: KeeperProcess, client: Client) -> None:
+def test_invalid_utf_8_is_replaced_and_counted_in_bytes(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "printf '\"\\xff\"\\n1\\n' > $NNI_OUTBOX")
     heard = client.until_ended("job")
     assert heard.lines("job") == ['"\ufffd"', "1"]
@@ -183,10 +181,10 @@ def test_the_metrics_file_of_old_sdks_is_an_outbox(keeper: KeeperProcess, client
         heard.add(client.next_message())
     assert heard.lines("job", protocol.METRICS_FILE) == ["one", "zwölf", "three", "four"]
     assert heard.offsets["job", protocol.METRICS_FILE] == (keeper.attempt("job") / ".nni/metrics").stat().st_size
-    assert "bytes that are no record" in keeper.log()
+    assert "bytes without a record" in keeper.log()
 
 
-def test_nothing_is_shipped_before_it_is_asked_for_and_then_from_there(keeper: KeeperProcess, client: Client) -> None:
+def test_lines_are_sent_only_from_requested_offset(keeper: KeeperProcess, client: Client) -> None:
     gate = _gate(keeper, "job")
     keeper.spawn(client, "job", "echo 1 >> $NNI_OUTBOX; read line < $D/gate; echo 22 >> $NNI_OUTBOX; exit 0")
     assert client.until_lines("job", 1).lines("job") == ["1"]
@@ -216,7 +214,7 @@ def test_a_gap_can_be_asked_for_while_the_job_runs(keeper: KeeperProcess, client
     assert client.until_ended("job").lines("job") == []
 
 
-def test_a_reader_that_stops_reading_costs_neither_lines_nor_memory(keeper: KeeperProcess, client: Client) -> None:
+def test_paused_reader_loses_no_lines_and_no_memory(keeper: KeeperProcess, client: Client) -> None:
     """40 MB of lines without a reader: the files are the buffer, and the end waits behind them."""
     before = _resident_bytes(keeper)
     line = '{"type":"intermediate","value":%s}' % ("1" * 465)

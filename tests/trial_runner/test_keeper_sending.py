@@ -43,7 +43,7 @@ def line() -> Iterator[Line]:
         line.connection.close("the test is over")
 
 
-def test_a_message_that_may_wait_leaves_with_the_next_in_order(line: Line) -> None:
+def test_delayed_message_is_sent_with_next_in_order(line: Line) -> None:
     line.connection.send_late(lambda: {"id": 1})
     assert line.received() == []
     line.connection.send({"id": 2})
@@ -51,14 +51,14 @@ def test_a_message_that_may_wait_leaves_with_the_next_in_order(line: Line) -> No
     assert line.received() == [{"id": 1}, {"id": 2}]
 
 
-def test_a_message_that_may_wait_leaves_alone_after_a_moment(line: Line) -> None:
+def test_delayed_message_is_sent_alone_after_a_moment(line: Line) -> None:
     line.connection.send_late(lambda: {"id": 1})
     while not (found := line.received()):
         line.loop.run_turn()
     assert found == [{"id": 1}]
 
 
-def test_a_message_that_may_wait_is_made_when_it_is_sent(line: Line) -> None:
+def test_delayed_message_is_created_when_sent(line: Line) -> None:
     number = 1
     line.connection.send_late(lambda: {"id": number})
     number = 2

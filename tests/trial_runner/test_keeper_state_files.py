@@ -32,7 +32,7 @@ def test_a_name_is_one_job(folder: Path) -> None:
     assert [record.claim.attempt_directory for record in state_files.load()[0]] == ["/first"]
 
 
-def test_a_forgotten_jobs_file_serves_another_and_says_nothing_of_the_first(folder: Path) -> None:
+def test_reused_state_file_has_no_old_content(folder: Path) -> None:
     state_files = StateFiles(str(folder))
     state_files.claim(claim("a", "/a/path/that/is/longer/than/the/next"))
     state_files.append("a", MAIN)

@@ -63,7 +63,7 @@ def test_a_process_that_wrote_over_its_environment_is_found(keeper: KeeperProces
     assert not is_alive(pid)
 
 
-def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(keeper: KeeperProcess, client: Client) -> None:
+def test_ignored_sigterm_leads_to_sigkill_after_grace_period(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "trap '' TERM; echo '\"on\"' >> $NNI_OUTBOX; while :; do sleep 1000; done")
     client.until_lines("job", 1)
     before = time.monotonic()
@@ -73,7 +73,7 @@ def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(keeper: K
     assert time.monotonic() - before >= 0.3
 
 
-def test_a_later_stop_may_shorten_the_grace_period_but_not_stretch_it(keeper: KeeperProcess, client: Client) -> None:
+def test_later_stop_can_only_shorten_grace_period(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "job", "trap 'echo asked' TERM; echo '\"on\"' >> $NNI_OUTBOX; while :; do sleep 0.01; done")
     client.until_lines("job", 1)
     client.ask("signal", name="job", grace_s=1000)
@@ -82,7 +82,7 @@ def test_a_later_stop_may_shorten_the_grace_period_but_not_stretch_it(keeper: Ke
     assert client.until_ended("job").jobs["job"]["signal"] == signal.SIGKILL
 
 
-def test_strays_keep_the_grace_period_when_the_main_process_goes_first(keeper: KeeperProcess, client: Client) -> None:
+def test_strays_keep_grace_period_after_main_process(keeper: KeeperProcess, client: Client) -> None:
     permit = keeper.attempt("job") / "permit"
     permit.parent.mkdir(parents=True)
     os.mkfifo(permit)
@@ -124,7 +124,7 @@ def test_other_jobs_are_left_alone(keeper: KeeperProcess, client: Client) -> Non
     assert client.ask("list")["jobs"]["other"]["state"] == protocol.RUNNING
 
 
-def test_an_orphan_that_ends_while_its_job_runs_is_no_zombie_for_long(keeper: KeeperProcess, client: Client) -> None:
+def test_orphan_of_running_job_is_reaped(keeper: KeeperProcess, client: Client) -> None:
     keeper.spawn(client, "other", "exit 0")
     client.until_ended("other")
     keeper.spawn(client, "job", f"(setsid /bin/bash -c 'echo $$ >> {_outbox(keeper)}' &); exec sleep 1000")

@@ -18,7 +18,7 @@ def test_steps_are_taken_backwards_when_it_fails() -> None:
     assert taken == [2, 1]
 
 
-def test_nothing_is_taken_when_it_succeeds() -> None:
+def test_success_runs_no_undo_steps() -> None:
     taken: list[int] = []
     with Undo() as undo:
         undo.add(taken.append, 1)

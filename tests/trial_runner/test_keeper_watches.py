@@ -108,7 +108,7 @@ def test_other_files_of_an_attempt_wake_nothing(notes: Notes, tmp_path: Path) ->
     assert notes.wait() == ["b"]
 
 
-def test_a_removed_job_is_told_of_no_more(notes: Notes, tmp_path: Path) -> None:
+def test_removed_job_is_not_reported(notes: Notes, tmp_path: Path) -> None:
     removed = notes.job("a")
     notes.job("b")
     notes.watches.remove(removed)
@@ -126,7 +126,7 @@ def test_an_overflow_is_news_of_all_jobs(notes: Notes, tmp_path: Path, monkeypat
     assert sorted(notes.wait()) == ["a", "b"]
 
 
-def test_without_inotify_every_job_is_told_of_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_polled_without_inotify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_inotify() -> Inotify:
         raise OSError(24, "Too many open files")
 

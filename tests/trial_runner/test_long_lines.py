@@ -35,20 +35,20 @@ def texts(path: Path, start: int = 0, *, is_all: bool = False) -> tuple[list[str
 
 
 @pytest.mark.parametrize("more", [1, 2, SIZE, 5 * protocol.MAX_RECORD])
-def test_a_line_over_the_limit_is_named_in_its_place(tmp_path: Path, more: int) -> None:
+def test_overlong_line_is_reported_in_place(tmp_path: Path, more: int) -> None:
     path = tmp_path / "outbox"
     path.write_bytes(b"1\n" + b"x" * (protocol.MAX_RECORD + more) + b"\n2\n")
     assert texts(path) == (["1", protocol.TOO_LONG, "2"], path.stat().st_size)
 
 
-def test_the_longest_line_that_is_taken(tmp_path: Path) -> None:
+def test_longest_allowed_line_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "outbox"
     path.write_bytes(b"x" * protocol.MAX_RECORD + b"\n2\n")
     found, _ = texts(path)
     assert [len(text) for text in found] == [protocol.MAX_RECORD, 1]
 
 
-def test_a_line_that_grows_over_the_limit_while_it_is_read(tmp_path: Path) -> None:
+def test_line_growing_over_limit_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "outbox"
     path.write_bytes(b"x" * (protocol.MAX_RECORD - 1))
     found, start = texts(path)
@@ -64,7 +64,7 @@ def test_a_line_that_grows_over_the_limit_while_it_is_read(tmp_path: Path) -> No
     assert ([*found, *more], start) == ([protocol.TOO_LONG, "2"], path.stat().st_size)
 
 
-def test_line_after_an_unended_last_line_is_a_record_of_its_own(tmp_path: Path) -> None:
+def test_line_after_unterminated_line_is_own_record(tmp_path: Path) -> None:
     path = tmp_path / "outbox"
     path.write_bytes(b"1\n" * protocol.MAX_RECORD + b"2")
     with opened(path) as descriptor:

@@ -128,7 +128,7 @@ def test_without_an_outbox_the_trial_folder_gets_one(
 def test_outside_a_trial_the_error_says_what_to_do(outbox: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NNI_OUTBOX", raising=False)
     monkeypatch.delenv("NNI_SYS_DIR", raising=False)
-    with pytest.raises(RuntimeError, match="neither NNI_OUTBOX nor NNI_SYS_DIR is set"):
+    with pytest.raises(RuntimeError, match="NNI_OUTBOX and NNI_SYS_DIR are not set"):
         outbox.report(outbox.FINAL, 1)
 
 
@@ -193,7 +193,7 @@ def test_a_set_that_has_no_order_is_written_as_it_comes(outbox: ModuleType) -> N
     assert sorted(json.loads(outbox.json_text({1, "a"}))["__set__"], key=str) == [1, "a"]
 
 
-def test_once_settled_neither_the_environment_nor_the_folder_matters(
+def test_settled_outbox_ignores_environment_and_folder(
     outbox: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -205,7 +205,7 @@ def test_once_settled_neither_the_environment_nor_the_folder_matters(
     assert lines_of(tmp_path / "outbox") == [['{"type":"final","value":1}']]
 
 
-def test_a_line_may_take_a_million_bytes_and_no_more(outbox: ModuleType, folder: Path) -> None:
+def test_line_is_limited_to_a_million_bytes(outbox: ModuleType, folder: Path) -> None:
     room = outbox.MAX_LINE - len(outbox.encode_line(outbox.FINAL, '""'))
     outbox.report(outbox.FINAL, "x" * room)
     with pytest.raises(ValueError, match=r"takes 1000001 bytes and at most 1000000 .*\$NNI_OUTPUT_DIR"):
@@ -258,7 +258,7 @@ class FullDisk:
     [(0, ["2"]), (10, ["1", "2"])],
     ids=["nothing of the line was written: it is given up", "a part was written: it is completed"],
 )
-def test_a_disk_that_stays_full_fails_after_ten_minutes_and_tears_no_line(
+def test_full_disk_fails_after_ten_minutes_without_torn_line(
     outbox: ModuleType, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, room: int, kept: list[str]
 ) -> None:
     disk = FullDisk(room)
@@ -299,7 +299,7 @@ def report_many(outbox: ModuleType, writer: int) -> None:
         outbox.report(outbox.INTERMEDIATE, [writer, n])
 
 
-def test_a_signal_handler_may_report_in_the_middle_of_a_report(
+def test_signal_handler_can_report_during_report(
     outbox: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers = [lambda: outbox.report(outbox.FINAL, 2)]

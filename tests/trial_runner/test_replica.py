@@ -30,7 +30,7 @@ def tf_config(kind: str, index: int) -> str:
         ({"RANK": "0", protocol.ENV_REPORTER: "0"}, "/replicas/worker-0"),
     ],
 )
-def test_the_first_of_the_role_reports_in_the_attempts_own_folder(told: dict[str, str], folder: str) -> None:
+def test_first_replica_of_role_reports_in_attempt_folder(told: dict[str, str], folder: str) -> None:
     environment = {protocol.ENV_ROLE: "worker", protocol.ENV_SYSTEM_DIR: "/a", protocol.ENV_REPORTER: "1", **told}
     settings.settle_replica(environment)
     assert environment[protocol.ENV_SYSTEM_DIR] == f"/a{folder}"

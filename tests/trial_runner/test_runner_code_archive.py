@@ -56,17 +56,17 @@ def test_permissions_are_kept_but_not_those_of_other_users(folder: Path) -> None
     assert (folder / "run.sh").stat().st_mode & 0o7777 == 0o755
 
 
-def test_an_archive_with_another_hash_is_refused_before_it_is_unpacked(folder: Path, tmp_path: Path) -> None:
+def test_archive_with_other_hash_is_refused_unpacked(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "x")], 0o644))
-    with pytest.raises(DamagedArchive, match=r"code\.tar\.gz is not what the manager put there"):
+    with pytest.raises(DamagedArchive, match=r"code\.tar\.gz is not the one that the manager wrote"):
         unpack(str(path), str(folder), sha256="0" * 64)
     assert not folder.exists()
     unpack(str(path), str(folder), sha256=hashlib.sha256(path.read_bytes()).hexdigest())
     assert (folder / "train.py").read_text() == "x"
 
 
-def test_a_container_refuses_code_that_was_swapped_on_its_storage(tmp_path: Path) -> None:
+def test_container_refuses_swapped_code(tmp_path: Path) -> None:
     system, unpacked, path = tmp_path / "system", tmp_path / "code", tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
     system.mkdir()
@@ -76,10 +76,10 @@ def test_a_container_refuses_code_that_was_swapped_on_its_storage(tmp_path: Path
     assert not unpacked.exists() and not list(tmp_path.rglob("train.py"))
 
 
-def test_a_keeper_refuses_code_that_was_swapped_and_asks_for_it_again(tmp_path: Path) -> None:
+def test_keeper_refuses_swapped_code_and_requests_it_again(tmp_path: Path) -> None:
     path = tmp_path / "code.tar.gz"
     path.write_bytes(_archive([("train.py", FILE, "evil")], 0o644))
-    with pytest.raises(Refusal, match="not what the manager put there") as refused:
+    with pytest.raises(Refusal, match="not the one that the manager wrote") as refused:
         copying._unpack(str(path), "0" * 64, lambda done: None)
     assert refused.value.kind == protocol.UNAVAILABLE
     assert not path.exists() and not (tmp_path / "code").exists()

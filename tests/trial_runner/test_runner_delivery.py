@@ -71,7 +71,7 @@ _MISBEHAVIOURS = [
 
 
 @pytest.mark.parametrize("misbehaviour", _MISBEHAVIOURS)
-def test_misbehaviour_costs_time_and_nothing_else(
+def test_misbehaviour_only_costs_time(
     listener: FakeListener, runner: Runner, misbehaviour: "type[Misbehaviour]"
 ) -> None:
     listener.before = misbehaviour()
@@ -100,7 +100,7 @@ def test_answers_that_are_lost_double_nothing(listener: FakeListener, runner: Ru
     assert listener.logs["stdout"] == "".join(f"{number}\n" for number in range(1, 30001)).encode()
 
 
-def test_a_manager_that_forgot_is_told_again(listener: FakeListener, runner: Runner) -> None:
+def test_lost_results_are_sent_again(listener: FakeListener, runner: Runner) -> None:
     os.mkfifo(runner.folder / "gate")
     process = runner.start(f"{metrics(100)}; read line < {runner.folder}/gate; {report(100)}")
     listener.wait_for(lambda: listener.values() == _ALL[:100])
@@ -133,7 +133,7 @@ def test_a_manager_that_is_away_for_a_while_misses_nothing(listener: FakeListene
     assert listener.exited["exitCode"] == 0
 
 
-def test_a_runner_whose_manager_never_comes_back_ends_with_its_trial(listener: FakeListener, runner: Runner) -> None:
+def test_runner_ends_with_trial_if_manager_stays_away(listener: FakeListener, runner: Runner) -> None:
     os.mkfifo(runner.folder / "gate")
     runner.environment[protocol.ENV_DRAIN_S] = "0.5"
     process = runner.start(f"{report(0)}; read line < {runner.folder}/gate; {metrics(5)}; exit 6")
@@ -152,7 +152,7 @@ def test_no_patience_is_needed_where_all_goes_well(listener: FakeListener, runne
     assert listener.exited["exitCode"] == 0
 
 
-def test_a_signal_while_the_rest_is_delivered_shortens_the_patience(listener: FakeListener, runner: Runner) -> None:
+def test_signal_during_delivery_shortens_patience(listener: FakeListener, runner: Runner) -> None:
     listener.before = lambda route, body: Answer(503) if route == "metrics" else None
     process = runner.start(f"{report(0)}; exit 6", **{protocol.ENV_GRACE_S: "0.1", protocol.ENV_DRAIN_S: "1000"})
     exit_file = runner.system_dir / protocol.EXIT_FILE
@@ -227,7 +227,7 @@ def test_an_outbox_that_is_refused_is_given_up_and_kept(listener: FakeListener, 
     ended = runner.run(f"echo 1 > $NNI_SYS_DIR/outbox/a; {report(1)}")
     assert ended.code == 0
     assert listener.values() == [1]
-    assert "The manager refuses outbox/a (no such outbox)" in ended.stderr
+    assert "The manager refused outbox/a (no such outbox)" in ended.stderr
     assert sum(body.get("outbox") == "outbox/a" for _, body in listener.posts) == 1
 
 

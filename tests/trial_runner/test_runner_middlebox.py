@@ -92,11 +92,11 @@ def test_posts_shrink_for_a_proxy_with_a_size_limit(listener: FakeListener, runn
     if name == "413":
         assert (listener.values(), listener.exited["undelivered"]) == (list(range(3000)), [])
     else:
-        assert "Time was up before all results were delivered" in listener.exited["undelivered"][0]
+        assert "Time ran out before all results were delivered" in listener.exited["undelivered"][0]
 
 
-def test_the_end_is_told_although_results_never_pass(listener: FakeListener, runner: Runner) -> None:
-    """Heartbeats are no progress; what is missing stands in the last word, here and there."""
+def test_end_is_reported_even_if_results_are_blocked(listener: FakeListener, runner: Runner) -> None:
+    """Heartbeats are not progress; both sides' last messages name what is missing."""
 
     def choose(route: str, body: bytes) -> Fault | None:
         return Fault(name="400", answer=ANSWERS["400"]) if route in ("metrics", "log", "together") else None
@@ -106,8 +106,8 @@ def test_the_end_is_told_although_results_never_pass(listener: FakeListener, run
         ended = runner.run(f"{report(1)}; echo out; exit 5")
     assert ended.code == 5
     assert listener.exited["exitCode"] == 5
-    results = "Time was up before all results were delivered: the rest stays in the trial's folder."
-    logs = "Time was up before all logs were delivered: the rest stays in the trial's folder."
+    results = "Time ran out before all results were delivered: the rest stays in the trial's folder."
+    logs = "Time ran out before all logs were delivered: the rest stays in the trial's folder."
     assert listener.exited["undelivered"] == [results]
     written = json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())
     assert (written["exit_code"], written["undelivered"]) == (5, [results, logs])
@@ -126,7 +126,7 @@ def test_exit_report_lists_refused_lines(listener: FakeListener, runner: Runner)
     ended = runner.run(f"echo 1 > $NNI_SYS_DIR/outbox/a; echo 2 > $NNI_SYS_DIR/outbox/b; {report(1)}")
     assert ended.code == 0
     assert (listener.values(), listener.lines["outbox/b"]) == ([1], ["2"]), "a refusal without a sentence is none"
-    sentence = "The manager refuses outbox/a (no such outbox): it stays in the trial's folder."
+    sentence = "The manager refused outbox/a (no such outbox): it stays in the trial's folder."
     assert listener.exited["undelivered"] == [sentence]
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["undelivered"] == [sentence]
 
@@ -134,7 +134,7 @@ def test_exit_report_lists_refused_lines(listener: FakeListener, runner: Runner)
 def test_exit_report_lists_skipped_bytes(listener: FakeListener, runner: Runner) -> None:
     runner.run("mkdir $NNI_SYS_DIR/.nni; echo nonsense > $NNI_SYS_DIR/.nni/metrics")
     (sentence,) = listener.exited["undelivered"]
-    assert sentence.endswith("nni/.nni/metrics has 9 bytes that are no record at offset 0")
+    assert sentence.endswith("nni/.nni/metrics has 9 bytes without a record at offset 0")
 
 
 def test_replayed_answer_is_rejected(listener: FakeListener, tmp_path: Path) -> None:

@@ -71,15 +71,13 @@ def test_ignored_sigterm_is_followed_by_sigkill_without_proc(listener: FakeListe
     assert not is_alive(int((runner.system_dir / "pid").read_text()))
 
 
-def test_strays_of_the_command_s_session_end_with_it_without_proc(listener: FakeListener, runner: Runner) -> None:
+def test_strays_in_session_end_without_proc(listener: FakeListener, runner: Runner) -> None:
     ended = _lacking(runner, "proc").run("sleep 1000 & echo $! > $NNI_SYS_DIR/pid; exit 4")
     assert ended.code == 4
     assert not is_alive(int((runner.system_dir / "pid").read_text()))
 
 
-def test_process_outside_the_session_does_not_delay_the_end_without_proc(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_process_outside_session_is_ignored_without_proc(listener: FakeListener, runner: Runner) -> None:
     os.mkfifo(runner.folder / "up")
     (runner.folder / "stray.sh").write_text(f"echo $$ > {runner.folder}/up; exec sleep 1000")
     ended = _lacking(runner, "proc").run(
@@ -105,7 +103,7 @@ def test_an_older_python_is_a_sentence(runner: Runner, is_archived: bool) -> Non
     program = f"import sys, runpy; sys.version_info = (3, 6, 15, 'final', 0); runpy.{run}"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (protocol.EXIT_USAGE, "")
-    assert ended.stderr.startswith("trial_runner: this is Python 3.6, and trials need Python 3.7 or newer")
+    assert ended.stderr.startswith("trial_runner: this is Python 3.6, but trials need Python 3.7 or newer")
     assert ended.stderr.count("\n") == 1
 
 
@@ -115,7 +113,7 @@ def test_first_modules_parse_on_older_pythons() -> None:
         ast.parse((ROOT / "trial_runner" / name).read_text(), feature_version=(3, 4))
 
 
-def test_what_posts_nothing_imports_no_client_of_http() -> None:
+def test_runner_without_posts_imports_no_http_client() -> None:
     """It is half of what such a runner costs; also each look that the manager takes into a container is one."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import trial_runner.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)

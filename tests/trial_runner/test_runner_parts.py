@@ -64,7 +64,7 @@ def test_a_bad_setting_is_named(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "two\nlines", "with blank", "ümlaut"])
-def test_a_token_that_no_header_may_hold_is_not_repeated(token: str) -> None:
+def test_invalid_token_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(BadSetting, match=protocol.ENV_TOKEN) as refusal:
         settings.take_credential({protocol.ENV_TOKEN: token})
     assert not token or token not in str(refusal.value)
@@ -230,7 +230,7 @@ def _until(loop: Loop, condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("missing", [None, "__init__", "add"])
-def test_changes_are_told_with_and_without_the_kernel(
+def test_changes_are_reported_with_and_without_inotify(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str | None
 ) -> None:
     monkeypatch.setattr(inotify, "_LOOK_S", 0.01)
@@ -422,7 +422,7 @@ class _EndsMeanwhile(OutboxForward):
             end()
 
 
-def test_an_end_between_two_looks_is_not_posted_before_the_last_results(tmp_path: Path) -> None:
+def test_end_is_posted_after_last_results(tmp_path: Path) -> None:
     """The manager decides by it at once, and refuses the results that come afterwards: SUCCEEDED without a result."""
     client = _Together()
     results = _EndsMeanwhile(Outboxes(str(tmp_path), print), str(tmp_path), {}, Undelivered(print))

@@ -31,9 +31,7 @@ pytestmark = pytest.mark.acceptance
 
 
 @pytest.mark.parametrize("is_together", [True, False], ids=["this manager", "an earlier one"])
-def test_the_command_runs_and_everything_is_told_in_order(
-    listener: FakeListener, runner: Runner, is_together: bool
-) -> None:
+def test_command_runs_and_posts_are_in_order(listener: FakeListener, runner: Runner, is_together: bool) -> None:
     listener.takes_together = is_together
     ended = runner.run(f"{report(1)}; echo out; echo err >&2; {report(2)}")
     assert ended.code == 0
@@ -99,7 +97,7 @@ def test_code_is_fetched_and_unpacked(listener: FakeListener, runner: Runner) ->
 
 
 @pytest.mark.parametrize("damage", ["", "half", "no base64"])
-def test_code_that_comes_with_the_greeting_s_answer(listener: FakeListener, runner: Runner, damage: str) -> None:
+def test_code_in_registration_answer_is_used(listener: FakeListener, runner: Runner, damage: str) -> None:
     listener.code = _archive({"trial.py": b"print('from the archive')\n"})
     whole = base64.b64encode(listener.code).decode()
     listener.inline_code = {"": whole, "half": whole[: len(whole) // 8 * 4], "no base64": "?"}[damage]
@@ -115,12 +113,12 @@ def test_code_that_is_present_is_not_fetched(listener: FakeListener, runner: Run
     assert "code" not in [route for route, _ in listener.posts]
 
 
-def test_a_bad_archive_is_told_and_nothing_is_run(listener: FakeListener, runner: Runner) -> None:
+def test_bad_archive_is_reported_and_nothing_runs(listener: FakeListener, runner: Runner) -> None:
     listener.code = _archive({"../escaped": b"x"})
     ended = runner.run("touch $NNI_SYS_DIR/ran")
     assert ended.code == protocol.EXIT_BAD_CODE
-    assert "'../escaped' does not lie in a folder of the archive" in ended.stderr
-    assert "'../escaped' does not lie in a folder of the archive" in listener.exited["stderrTail"]
+    assert "'../escaped' is not in a folder of the archive" in ended.stderr
+    assert "'../escaped' is not in a folder of the archive" in listener.exited["stderrTail"]
     assert not (runner.system_dir / "ran").exists()
     assert not (runner.system_dir / "escaped").exists()
 
@@ -180,11 +178,11 @@ def test_a_wrong_token_is_said_without_the_token(listener: FakeListener, runner:
     assert "another-token" not in ended.stderr
 
 
-def test_another_manager_says_nothing_about_the_attempt(listener: FakeListener, runner: Runner) -> None:
+def test_answer_of_other_manager_is_ignored(listener: FakeListener, runner: Runner) -> None:
     """A port that another program has by now: its refusal of the token does not count."""
     ended = runner.run("true", **{protocol.ENV_TOKEN: "another-manager.token", protocol.ENV_DRAIN_S: "0.2"})
     assert ended.code == protocol.EXIT_UNREACHABLE
-    assert "is not the manager of this attempt (it says 401 Unauthorized)" in ended.stderr
+    assert "is not the manager of this attempt (it answered 401 Unauthorized)" in ended.stderr
 
 
 def test_a_trial_that_is_not_known_yet_is_asked_about_again(listener: FakeListener, runner: Runner) -> None:
@@ -221,7 +219,7 @@ def test_a_signal_before_the_start_ends_the_runner(listener: FakeListener, runne
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_the_command_which_may_clean_up(listener: FakeListener, runner: Runner, number: int) -> None:
+def test_signals_reach_command_for_cleanup(listener: FakeListener, runner: Runner, number: int) -> None:
     traps = f"trap '{report('bye')}; exit 5' {number}; {report('on')}; while :; do sleep 0.01; done"
     process = runner.start(traps)
     listener.wait_for(lambda: listener.values() == ["on"])
@@ -231,7 +229,7 @@ def test_signals_reach_the_command_which_may_clean_up(listener: FakeListener, ru
     assert listener.exited["exitCode"] == 5
 
 
-def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(listener: FakeListener, runner: Runner) -> None:
+def test_ignored_sigterm_leads_to_sigkill_after_grace_period(listener: FakeListener, runner: Runner) -> None:
     process = runner.start(
         f"trap '' TERM; {report('on')}; while :; do sleep 1000; done", **{protocol.ENV_GRACE_S: "0.2"}
     )
@@ -241,7 +239,7 @@ def test_ignored_sigterm_is_followed_by_sigkill_after_the_grace_period(listener:
     assert listener.exited["signal"] == signal.SIGKILL
 
 
-def test_the_manager_may_ask_for_the_end(listener: FakeListener, runner: Runner) -> None:
+def test_manager_can_request_end(listener: FakeListener, runner: Runner) -> None:
     process = runner.start(f"trap '{report('bye')}; exit 5' TERM; {report('on')}; while :; do sleep 0.01; done")
     listener.wait_for(lambda: listener.values() == ["on"])
     listener.stop = 20.0
@@ -258,7 +256,7 @@ def test_the_manager_s_grace_period_counts(listener: FakeListener, runner: Runne
     assert runner.wait(process).code == 128 + signal.SIGKILL
 
 
-def test_the_answer_to_started_may_ask_for_the_end(listener: FakeListener, runner: Runner) -> None:
+def test_answer_to_started_can_request_end(listener: FakeListener, runner: Runner) -> None:
     listener.stop = 0.0
     assert runner.run("exec sleep 1000").code == 128 + signal.SIGKILL
 
@@ -274,9 +272,7 @@ def test_a_decided_attempt_is_ended(listener: FakeListener, runner: Runner) -> N
     assert [status["event"] for status in listener.statuses] == ["started"]
 
 
-def test_a_process_beside_the_one_that_reports_ends_by_itself_once_the_attempt_is_decided(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_replica_ends_normally_after_closed_attempt(listener: FakeListener, runner: Runner) -> None:
     listener.before = lambda route, body: Answer(410, {"error": "decided"}) if route == "heartbeat" else None
     process = runner.start("until [ -e $NNI_SYS_DIR/go ]; do sleep 0.02; done; exit 3", **{protocol.ENV_REPORTER: "0"})
     listener.wait_for(lambda: any(route == "heartbeat" for route, _ in listener.posts))
@@ -284,15 +280,13 @@ def test_a_process_beside_the_one_that_reports_ends_by_itself_once_the_attempt_i
     assert runner.wait(process).code == 3
 
 
-def test_a_process_beside_that_comes_after_the_decision_is_no_failure(listener: FakeListener, runner: Runner) -> None:
+def test_late_replica_of_closed_attempt_is_not_a_failure(listener: FakeListener, runner: Runner) -> None:
     listener.before = lambda route, body: Answer(410, {"error": "decided"})
     ended = runner.run("touch $NNI_SYS_DIR/ran", **{protocol.ENV_REPORTER: "0"})
     assert (ended.code, (runner.system_dir / "ran").exists()) == (0, False)
 
 
-def test_a_command_that_had_ended_before_decides_the_exit_code_and_its_logs_arrive(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_earlier_end_decides_exit_code_and_logs_arrive(listener: FakeListener, runner: Runner) -> None:
     """The answer to the word about its end is lost; by the time it is repeated the attempt is decided."""
     listener.decides = True
     lost: list[str] = []
@@ -324,7 +318,7 @@ def test_results_come_first_then_the_end_then_logs(listener: FakeListener, runne
 
 
 def test_more_than_a_thousand_outboxes(listener: FakeListener, runner: Runner) -> None:
-    """As of a pool of processes: all arrive, the folder is not listed anew for each, and the end is told."""
+    """As from a pool of processes: all arrive, the folder is not listed again for each, and the end is reported."""
     (runner.folder / "many.py").write_text(
         "import os\n"
         "for n in range(3000):\n"
@@ -354,7 +348,7 @@ def test_strays_end_with_the_command(listener: FakeListener, runner: Runner, way
     assert not is_alive(int((runner.folder / "pid").read_text()))
 
 
-def test_strays_keep_the_grace_period_when_the_command_goes_first(listener: FakeListener, runner: Runner) -> None:
+def test_strays_keep_grace_period_after_command(listener: FakeListener, runner: Runner) -> None:
     stray = runner.folder / "stray.sh"
     stray.write_text(f"trap '{report('saved')}; exit' TERM\n{report('on')}\nwhile :; do sleep 0.01; done\n")
     process = runner.start(f"setsid /bin/bash {stray} & exec sleep 1000")
@@ -417,12 +411,12 @@ def test_the_sdk_s_log_is_forwarded_from_the_output_folder(listener: FakeListene
     assert listener.logs == {"trial.log": b"log\n"}
 
 
-def test_bytes_that_are_no_text_keep_their_places(listener: FakeListener, runner: Runner) -> None:
+def test_non_text_bytes_keep_their_offsets(listener: FakeListener, runner: Runner) -> None:
     runner.run("printf 'a\\xff\\xc3'; printf '\\xa4 \\xe2\\x82'")
     assert listener.logs["stdout"] == "a?ä ??".encode()
 
 
-def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) -> None:
+def test_folder_has_evidence_if_manager_is_unreachable(runner: Runner) -> None:
     _prepare_pull(runner)
     ended = runner.run(
         f"{report(1)}; echo out; exit 4", **{protocol.ENV_CHANNEL: protocol.PULL, protocol.ENV_TOKEN: ""}
@@ -434,7 +428,7 @@ def test_where_the_manager_is_not_reached_the_folder_tells_it(runner: Runner) ->
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["exit_code"] == 4
 
 
-def test_the_end_says_what_there_is_to_be_read(runner: Runner) -> None:
+def test_end_lists_sizes_of_files(runner: Runner) -> None:
     """Storage may show the last file first: the sizes tell the reader what is missing."""
     _prepare_pull(runner)
     more = 'echo "{}" > $NNI_SYS_DIR/outbox/second; mkdir $NNI_SYS_DIR/outbox/d; echo > "$NNI_SYS_DIR/outbox/d/a\\\\b"'
@@ -459,7 +453,7 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     greeting = json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())
     assert greeting["outboxes"] == {protocol.MAIN_OUTBOX: 37}, "what it found"
     ended = runner.wait(first)  # no signal to go on
-    assert ended.code == protocol.EXIT_FENCED and "has taken its folder over" in ended.stderr
+    assert ended.code == protocol.EXIT_FENCED and "has taken over its folder" in ended.stderr
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
 
@@ -484,19 +478,17 @@ def test_push_or_exec_runner_chooses_a_channel(listener: FakeListener, runner: R
     assert json.loads((runner.system_dir / protocol.RUNNER_FILE).read_text())["version"] == protocol.VERSION
 
 
-def test_unfilled_container_has_nothing_to_read(runner: Runner) -> None:
+def test_unfilled_container_has_no_data(runner: Runner) -> None:
     ended = runner.run("true", **{protocol.ENV_CHANNEL: protocol.PULL})
     assert ended.code == protocol.EXIT_USAGE
     assert "mount the storage" in ended.stderr
 
 
-def test_the_archive_runs_in_an_empty_directory_with_an_empty_environment(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_archive_runs_with_empty_directory_and_environment(listener: FakeListener, runner: Runner) -> None:
     (runner.folder / "empty").mkdir()
     (runner.folder / "runner.pyz").write_bytes(runner_archive())
     del runner.environment["PYTHONPATH"], runner.environment["PATH"], runner.environment[protocol.ENV_DRAIN_S]
-    # -S: what is installed beside these tests is not seen
+    # -S: packages installed for these tests are hidden
     code = "import nni; nni.report_final_result(nni.get_next_parameter()['lr']); print(nni.__file__)"
     runner.environment[protocol.ENV_COMMAND] = f'cd {runner.folder}/empty; {sys.executable} -S -c "{code}"'
     settings = [f"{name}={value}" for name, value in runner.environment.items()]
@@ -510,16 +502,14 @@ def test_the_archive_runs_in_an_empty_directory_with_an_empty_environment(
     assert not any((runner.folder / "empty").iterdir())
 
 
-def test_a_runner_that_was_restarted_goes_on(listener: FakeListener, runner: Runner) -> None:
+def test_restarted_runner_continues(listener: FakeListener, runner: Runner) -> None:
     runner.run(f"{report(1)}; echo one; exit 1")
     runner.run(f"{report(2)}; echo two")
     assert listener.values() == [1, 2]
     assert listener.logs["stdout"] == b"one\ntwo\n"
 
 
-def test_a_runner_that_was_restarted_in_a_new_container_adds_to_what_is_stored(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_restarted_runner_adds_to_stored_results(listener: FakeListener, runner: Runner) -> None:
     runner.run(f"{report(1)}; echo the first output; exit 1")
     runner.system_dir.rename(runner.folder / "gone")
     runner.run(f"{report(2)}; echo two")
@@ -540,9 +530,7 @@ def test_outbox_removed_before_the_end_is_said(listener: FakeListener, runner: R
     assert sentence == json.loads((runner.system_dir / protocol.EXIT_FILE).read_text())["gone"]
 
 
-def test_output_that_goes_to_the_trial_s_own_file_is_not_copied_for_ever(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_output_into_trials_own_file_is_not_copied(listener: FakeListener, runner: Runner) -> None:
     runner.system_dir.mkdir()
     program = " ".join(runner.program)
     runner.program = ["/bin/sh", "-c", f"exec {program} > nni/stdout"]
@@ -550,9 +538,7 @@ def test_output_that_goes_to_the_trial_s_own_file_is_not_copied_for_ever(
     assert listener.logs["stdout"] == b"once\n"
 
 
-def test_a_reader_that_is_stuck_holds_up_neither_results_nor_the_end_of_the_tree(
-    listener: FakeListener, runner: Runner
-) -> None:
+def test_stuck_output_reader_does_not_delay_results(listener: FakeListener, runner: Runner) -> None:
     process = runner.start(f"head -c 3000000 /dev/zero; {metrics(10)}; exit 3")
     listener.wait_for(lambda: listener.values() == list(range(10)))
     listener.wait_for(lambda: any(status["event"] == "exited" for status in listener.statuses))

@@ -92,7 +92,7 @@ def test_the_example_tuner_takes_earlier_results(tmp_path: Path) -> None:
     assert abs(proposal["x"] - 5) < 2 and proposal["kind"] == "c"
 
 
-def test_the_example_tuner_knows_the_examples_search_space_and_names_what_it_does_not(tmp_path: Path) -> None:
+def test_example_tuner_names_unsupported_type(tmp_path: Path) -> None:
     space = yaml.safe_load((DIGITS / "search_space.yml").read_text())
     proposal = json.loads(run(["-c", SEARCH_ONE, json.dumps(space)], tmp_path))
     assert set(proposal) == {"learning_rate", "hidden_size", "alpha", "activation", "batch_size"}

@@ -89,7 +89,7 @@ def test_a_trial_gets_its_parameters_and_reports(trial: Trial) -> None:
     assert last == {"type": "final", "value": {"default": 0.5}}
 
 
-def test_a_program_that_clears_its_environment_keeps_its_results_and_ids(trial: Trial) -> None:
+def test_program_without_environment_keeps_results_and_ids(trial: Trial) -> None:
     code = """if True:
         import nni, os
         os.environ.clear()
@@ -173,12 +173,12 @@ def test_outside_an_experiment_it_warns_and_prints(trial: Trial, platform: str |
     assert trial.outboxes() == []
 
 
-def test_outside_an_experiment_a_wrong_value_is_refused_too(trial: Trial) -> None:
+def test_wrong_value_is_refused_outside_experiment(trial: Trial) -> None:
     trial.environment = {}
     assert "a value of type object is not JSON" in trial.fails("import nni; nni.report_final_result(object())")
 
 
-def test_its_version_is_the_managers_and_says_what_it_is(trial: Trial) -> None:
+def test_version_is_managers_and_names_stand_in(trial: Trial) -> None:
     assert trial.prints("import nni; print(nni.__version__)") == protocol.VERSION + "+stand-in"
 
 
@@ -189,7 +189,7 @@ def test_importing_it_takes_less_than_30_ms(trial: Trial) -> None:
     assert len(microseconds) == 3 and min(microseconds) < 30_000
 
 
-def test_importing_it_brings_nothing_heavy_and_leaves_stdout_alone(trial: Trial) -> None:
+def test_import_is_light_and_prints_nothing(trial: Trial) -> None:
     code = """if True:
         import sys
         before, stdout = set(sys.modules), sys.stdout
@@ -203,7 +203,7 @@ def test_importing_it_brings_nothing_heavy_and_leaves_stdout_alone(trial: Trial)
     assert not added & {"typing", "logging", "json", "re", "enum", "collections", "functools", "threading", "inspect"}
 
 
-def test_star_import_brings_what_trial_code_uses(trial: Trial) -> None:
+def test_star_import_has_names_for_trial_code(trial: Trial) -> None:
     code = "from nni import *; print(get_next_parameter(), NoMoreTrialError, ClassArgsValidator)"
     shown = "{'lr': 0.1} <class 'nni.tuner.NoMoreTrialError'> <class 'nni.utils.ClassArgsValidator'>"
     assert trial.prints(code) == shown
@@ -281,7 +281,7 @@ def test_modules_for_types_and_helpers_are_found(trial: Trial) -> None:
     ],
 )
 def test_missing_names_are_refused_in_a_sentence(trial: Trial, code: str, error: str, name: str) -> None:
-    sentence = f"{error}: {name} is not part of the stand-in that runs here in place of nni; install nni"
+    sentence = f"{error}: {name} is not part of the stand-in that replaces nni here; install nni"
     assert trial.fails(code).startswith(sentence)
 
 
@@ -298,7 +298,7 @@ def test_a_real_nni_further_along_takes_over(trial: Trial) -> None:
     assert trial.prints("from nni.experiment import where; print(where)") == "real"
 
 
-def test_a_real_nni_in_front_is_left_alone(trial: Trial) -> None:
+def test_real_nni_first_on_path_is_used(trial: Trial) -> None:
     trial.python_path.insert(0, make_package(trial.folder / "site"))
     assert trial.prints("import nni; print(nni.__version__)") == "9.9"
 

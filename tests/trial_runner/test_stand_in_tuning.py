@@ -70,7 +70,7 @@ def test_missing_tuner_methods_are_named(nni: ModuleType, method: str, arguments
         getattr(Empty(), method)(*arguments)
 
 
-def test_a_missing_method_is_named_whatever_the_class_calls_its_own_things(nni: ModuleType) -> None:
+def test_missing_method_is_named_despite_other_attributes(nni: ModuleType) -> None:
     class Imputing(nni.tuner.Tuner):  # type: ignore[name-defined,misc]
         _missing = -1.0
 
@@ -78,7 +78,7 @@ def test_a_missing_method_is_named_whatever_the_class_calls_its_own_things(nni: 
         Imputing().generate_parameters(0)
 
 
-def test_optional_tuner_methods_may_be_missing(nni: ModuleType) -> None:
+def test_optional_tuner_methods_can_be_missing(nni: ModuleType) -> None:
     tuner = make_tuner(nni, [])
     tuner.trial_end(0, True)
     tuner.import_data([{"parameter": {}, "value": 1}])
@@ -118,13 +118,13 @@ def test_the_number_in_a_result(nni: ModuleType, value: object, number: float) -
     assert nni.utils.extract_scalar_history([value, value]) == [number, number]
 
 
-def test_the_number_may_have_another_name(nni: ModuleType) -> None:
+def test_number_can_have_another_key(nni: ModuleType) -> None:
     assert nni.utils.extract_scalar_reward({"default": 1, "loss": 2}, "loss") == 2
 
 
 @pytest.mark.parametrize("value", ["0.5", None, {"loss": 1}, {"default": "high"}, [1]])
 def test_a_result_without_a_number_is_named(nni: ModuleType, value: object) -> None:
-    with pytest.raises(RuntimeError, match=re.escape(repr(value)) + " holds no number"):
+    with pytest.raises(RuntimeError, match=re.escape(repr(value)) + " contains no number"):
         nni.utils.extract_scalar_reward(value)
 
 
@@ -148,7 +148,7 @@ def test_parameters_replace_defaults(nni: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("defaults", [{"lr": 0.1}, argparse.Namespace(lr=0.1)])
-def test_a_parameter_without_a_default_or_of_another_type_is_named(nni: ModuleType, defaults: Any) -> None:
+def test_parameter_without_matching_default_is_named(nni: ModuleType, defaults: Any) -> None:
     with pytest.raises(ValueError, match="'momentum' has no default: give it one"):
         nni.utils.merge_parameter(defaults, {"momentum": 0.9})
     with pytest.raises(ValueError, match=r"'lr' is 'high', but its default 0\.1 is of type float"):

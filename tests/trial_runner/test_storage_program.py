@@ -193,7 +193,7 @@ os.makedirs = makedirs
     assert machine.ask("look", NFS, point, before=closed)["state"] == "mountable"
     assert not point.exists()
     told = machine.ask("use", NFS, point, before=closed)
-    assert point.is_dir() and "is not there" in told["sentence"], "these programs only say that they did"
+    assert point.is_dir() and "is missing" in told["sentence"], "these programs only say that they did"
     assert f"sudo -n mkdir -p {point}" in machine.calls
     assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
     assert f"sudo -n umount {point}" in machine.calls
@@ -201,7 +201,8 @@ os.makedirs = makedirs
 
 
 @pytest.mark.parametrize(
-    ("storage", "words", "fix"), [(NFS, "no mount.nfs", "nfs-common"), (BLOB, "no blobfuse2", "BlobFuse2")]
+    ("storage", "words", "fix"),
+    [(NFS, "mount.nfs is not installed", "nfs-common"), (BLOB, "blobfuse2 is not installed", "BlobFuse2")],
 )
 def test_a_program_that_is_not_installed(
     machine: Machine, tmp_path: Path, storage: dict[str, Any], words: str, fix: str
@@ -213,12 +214,12 @@ def test_a_program_that_is_not_installed(
 @pytest.mark.parametrize(
     ("storage", "who", "words", "fix"),
     [
-        (NFS, ROOT + NO_PROGRAMS, "no mount.nfs", "take an image that has nfs-common (nfs-utils)"),
-        (BLOB, ROOT + NO_PROGRAMS, "no blobfuse2", "take an image that has blobfuse2"),
-        (NFS, SOMEBODY, "user ann may not mount", "take an image with root as its user"),
+        (NFS, ROOT + NO_PROGRAMS, "mount.nfs is not installed", "use an image that has nfs-common (nfs-utils)"),
+        (BLOB, ROOT + NO_PROGRAMS, "blobfuse2 is not installed", "use an image that has blobfuse2"),
+        (NFS, SOMEBODY, "user ann may not mount", "use an image with root as its user"),
     ],
 )
-def test_job_says_what_can_be_done_about_a_job(
+def test_job_message_has_advice(
     machine: Machine, tmp_path: Path, storage: dict[str, Any], who: str, words: str, fix: str
 ) -> None:
     machine.has("sudo", "exit 1")
@@ -228,14 +229,14 @@ def test_job_says_what_can_be_done_about_a_job(
     assert ended.stderr.endswith(f"; {fix}; or do without\n")
 
 
-def test_job_has_the_key_in_a_variable_that_is_passed_on_to_no_process(machine: Machine, tmp_path: Path) -> None:
+def test_key_variable_is_not_inherited_by_processes(machine: Machine, tmp_path: Path) -> None:
     machine.has("blobfuse2", f'env > {tmp_path}/seen; cat "${{3#*=}}" > {tmp_path}/settings; exit 1')
     ended = machine.in_job(BLOB, tmp_path / "point", before=ROOT)
     assert json.loads((tmp_path / "settings").read_text())["azstorage"]["account-key"] == KEY
     assert KEY not in (tmp_path / "seen").read_text() + ended.stderr and not machine.kept
 
 
-def test_key_in_a_job_is_in_a_folder_of_its_container_and_not_in_its_home(machine: Machine, tmp_path: Path) -> None:
+def test_key_file_in_job_is_not_in_home(machine: Machine, tmp_path: Path) -> None:
     """Which may be on storage, and that of several jobs at once."""
     told = f'grep -rl {KEY} {machine.home} > {tmp_path}/shown; echo "${{3#*=}}" > {tmp_path}/place'
     machine.has("blobfuse2", f'{told}; echo "$HOME" > {tmp_path}/own; exit 1')
@@ -323,7 +324,7 @@ def test_lost_mount_is_reported(machine: Machine, tmp_path: Path) -> None:
     machine.has("mount")
     machine.has("umount")
     told = machine.ask("use", NFS, tmp_path / "point", before=ROOT)
-    assert told["state"] == "failed" and "is not there" in told["sentence"] and not machine.kept
+    assert told["state"] == "failed" and "is missing" in told["sentence"] and not machine.kept
 
 
 def test_another_file_system_at_the_place(machine: Machine) -> None:
@@ -339,7 +340,7 @@ def test_a_folder_with_other_files_is_not_mounted_over(machine: Machine, tmp_pat
 
 
 @pytest.mark.parametrize(("text", "state"), [("one\n", "ready"), ("two", "other")])
-def test_the_mark_decides_what_it_is(machine: Machine, text: str, state: str) -> None:
+def test_marker_file_identifies_storage(machine: Machine, text: str, state: str) -> None:
     """Relative to the home folder."""
     (machine.home / "mnt").mkdir()
     (machine.home / "mnt" / "mark").write_text(text)

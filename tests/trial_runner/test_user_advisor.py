@@ -73,7 +73,7 @@ def test_an_advisor_proposes_and_watches(host: Host) -> None:
     assert host.propose(3, 4) == [(3, 1, [["space", ["x"]]]), (4, 2, [])]
 
 
-def test_it_is_told_results_by_its_own_numbers(host: Host) -> None:
+def test_advisor_gets_results_with_own_numbers(host: Host) -> None:
     host.start()
     host.propose(3)
     trial = {"trial_id": "t3", "parameter_id": 3, "values": [0.5, 0.75], "from": 0}
@@ -112,7 +112,7 @@ def test_it_is_asked_once_for_each_slot_as_by_nni(host: Host) -> None:
     assert host.propose(6) == [], "two run"
 
 
-def test_what_an_earlier_process_proposed_is_imported(host: Host) -> None:
+def test_results_of_earlier_process_are_imported(host: Host) -> None:
     history = [item(0, 1.0, {"x": 9}), item(1, None), item(None, 2.0, source="customized")]
     pending = {"parameter_id": 2, "parameters": {"x": 8}, "trial_id": "t2", "source": "algorithm"}
     data = [{"parameter": {"x": 7}, "value": 3}]
@@ -127,7 +127,7 @@ def test_what_an_earlier_process_proposed_is_imported(host: Host) -> None:
     ]
 
 
-def test_another_search_space_is_told(host: Host) -> None:
+def test_advisor_gets_changed_search_space(host: Host) -> None:
     host.start()
     host.result(verb="search_space", search_space={"y": {}})
     assert host.propose(0)[0][2] == [["space", ["x"]], ["another space", ["y"]]]
@@ -157,7 +157,7 @@ def test_an_error_that_it_sends_is_one(host: Host) -> None:
     assert error["message"] == "RuntimeError: the advisor sent Error: no idea"
 
 
-def test_what_it_does_not_define_is_named(host: Host) -> None:
+def test_undefined_method_is_named(host: Host) -> None:
     (host.folder / "empty.py").write_text(
         "from nni.runtime.msg_dispatcher_base import MsgDispatcherBase\nclass Empty(MsgDispatcherBase): pass\n"
     )

@@ -39,7 +39,7 @@ def assessed(trial_id: str, *histories: list[object]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("answer", "good"), [(AssessResult.Good, True), (AssessResult.Bad, False), (True, True), (False, False)]
 )
-def test_answers_may_be_results_or_booleans(answer: Any, good: bool) -> None:
+def test_answers_can_be_results_or_booleans(answer: Any, good: bool) -> None:
     assert UserAssessor(Recorder(answer)).judge("a", [1]) is good
 
 
@@ -65,7 +65,7 @@ def test_assessor_has_all_values_before_the_end() -> None:
 
 
 def test_values_with_the_end_are_reported_one_by_one() -> None:
-    """As in NNI, where classes count their calls or begin anew at the first value."""
+    """As in NNI, where classes count their calls or start over at the first value."""
     user = Recorder()
     assessor = UserAssessor(user)
     assessor.judge("a", [1])
@@ -73,7 +73,7 @@ def test_values_with_the_end_are_reported_one_by_one() -> None:
     assert user.calls == [*assessed("a", [1], [1, 2], [1, 2, 3]), ("end", "a", True)]
 
 
-def test_hooks_for_begin_and_end_are_called_where_there_are_any() -> None:
+def test_begin_and_end_hooks_are_called_if_defined() -> None:
     user = Recorder()
     user.load_checkpoint, user._on_exit = lambda: user.calls.append(("load",)), lambda: user.calls.append(("exit",))  # type: ignore[attr-defined]
     for assessor in (UserAssessor(user), UserAssessor(object())):

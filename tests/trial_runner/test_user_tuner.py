@@ -102,7 +102,7 @@ def test_a_trial_without_result_is_only_ended() -> None:
     assert user.calls == [("end", 0, False)]
 
 
-def test_optional_methods_of_a_user_tuner_may_be_missing() -> None:
+def test_optional_methods_of_user_tuner_can_be_missing() -> None:
     user = Old()
     tuner = UserTuner(user)
     tuner.propose([0])
@@ -181,7 +181,7 @@ def test_results_come_with_the_parameters_as_the_class_made_them() -> None:
     assert user.calls[0][2] is made
 
 
-def test_customized_trials_are_told_only_if_accepted() -> None:
+def test_customized_trials_are_passed_on_only_if_accepted() -> None:
     user = Recorder()
     tuner = UserTuner(user)
     tuner.learn(customized(None, 1))
@@ -206,7 +206,7 @@ def test_after_a_restart_everything_is_imported_once(accepts: bool, known: list[
     assert user.calls == [("import", [{"parameter": {"x": 3}, "value": 4}])]
 
 
-def test_nothing_is_imported_when_there_is_nothing() -> None:
+def test_empty_import_is_not_passed_on() -> None:
     user = Recorder()
     UserTuner(user).restore(history=[result(0, {}, None)], unfinished=[], imported=[])
     assert user.calls == []
@@ -229,7 +229,7 @@ def test_numpy_values_become_plain() -> None:
     assert json.loads(json.dumps(plain(value))) == {"a": 3, "b": [0.5, [[0, 1]]], "c": "text", "d": None}
 
 
-def test_what_loads_the_folder_that_another_saved_continues_it() -> None:
+def test_loading_saved_folder_continues_its_trial() -> None:
     """As NNI's PBT hands checkpoints on: the first ones load what they save, which is nothing yet."""
 
     class Folders(Recorder):

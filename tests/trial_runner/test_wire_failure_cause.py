@@ -46,11 +46,11 @@ def test_noise_after_a_traceback_leaves_the_exception(noise: str) -> None:
 
 
 @pytest.mark.parametrize("noise", [one for one in NOISE if not one.startswith("sync")])
-def test_without_a_traceback_the_last_line_that_is_not_noise_counts(noise: str) -> None:
+def test_last_meaningful_line_counts_without_traceback(noise: str) -> None:
     assert cause_of(f"epoch 1\ncannot open train.csv\n{noise}") == "cannot open train.csv"
 
 
-def test_where_all_is_noise_the_last_line_counts() -> None:
+def test_last_line_counts_if_all_lines_are_noise() -> None:
     assert cause_of("WARNING: a\nWARNING: b\n\n") == "WARNING: b"
     assert cause_of(" \n\n") == ""
 
@@ -141,7 +141,7 @@ train.py FAILED
         ),
     ],
 )
-def test_cause_is_found_in_what_programs_write(text: str, cause: str) -> None:
+def test_cause_is_found_in_stderr_of_programs(text: str, cause: str) -> None:
     assert cause_of(text) == cause
 
 
@@ -154,7 +154,7 @@ def test_cause_is_found_in_what_programs_write(text: str, cause: str) -> None:
         "env: bash\r: No such file or directory\n",
     ],
 )
-def test_windows_line_ends_of_a_script_are_named(text: str) -> None:
+def test_windows_line_endings_of_script_are_named(text: str) -> None:
     cause = cause_of(text)
     assert "first line ends with CRLF" in cause and "dos2unix" in cause and "No such file" in cause
 
@@ -173,7 +173,7 @@ def test_excerpt_keeps_the_cause_before_much_noise() -> None:
     assert found.startswith("Traceback") and found.endswith("uploaded a part of the run\n")
 
 
-def test_excerpt_keeps_the_cause_of_a_long_message_and_of_a_deep_stack() -> None:
+def test_excerpt_keeps_cause_of_long_message_and_deep_stack() -> None:
     message = "x" * 5000 + "\nand more" * 800
     long = f"Traceback (most recent call last):\n{FRAME * 50}RuntimeError: {message}\n"
     found = excerpt(long, 2048)

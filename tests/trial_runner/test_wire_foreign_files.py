@@ -31,7 +31,7 @@ def test_a_stretch_of_a_file_is_read(folder: Path) -> None:
     assert foreign_files.tail(str(folder), "outbox/none", 3) == b""
 
 
-def test_an_open_folder_is_the_same_wherever_its_name_leads_by_then(folder: Path, tmp_path: Path) -> None:
+def test_open_folder_ignores_later_renames(folder: Path, tmp_path: Path) -> None:
     with OpenFolder(str(folder)) as opened:
         folder.rename(tmp_path / "moved")
         folder.symlink_to(tmp_path / "elsewhere")
@@ -81,12 +81,12 @@ def test_special_files_are_refused_without_blocking(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "/etc/passwd", "..", "outbox/../outbox/1.jsonl", "a\0b", "\ud800", "."])
-def test_a_name_that_is_no_path_below_the_folder_is_refused(folder: Path, name: str) -> None:
+def test_name_outside_folder_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(OSError, match="not a path below"):
         foreign_files.open_file(str(folder), name)
 
 
-def test_a_listing_has_files_and_folders_but_no_links_pipes_or_hidden_names(folder: Path) -> None:
+def test_listing_omits_links_pipes_and_hidden_names(folder: Path) -> None:
     outbox = folder / "outbox"
     (outbox / "b" / "c").mkdir(parents=True)
     (outbox / "b" / "c" / "2.jsonl").touch()
@@ -117,7 +117,7 @@ def test_a_listing_ends_at_a_depth_and_at_a_number(folder: Path) -> None:
     assert (len(found.files), found.is_complete) == (MOST_NAMES, False)
 
 
-def test_a_file_is_written_whole_whatever_lies_in_its_place(folder: Path, tmp_path: Path) -> None:
+def test_file_is_written_atomically_over_anything(folder: Path, tmp_path: Path) -> None:
     aim = tmp_path / "elsewhere" / "outbox" / "1.jsonl"
     for obstacle in ("exit.json", "exit.json.tmp"):
         for put in (os.mkfifo, lambda path: path.symlink_to(aim), lambda path: (path / "a" / "b").mkdir(parents=True)):

@@ -41,7 +41,7 @@ def test_a_broad_tree_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "doomed").exists()
 
 
-def test_links_go_and_not_what_they_lead_to(tmp_path: Path) -> None:
+def test_links_are_removed_and_targets_stay(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()
@@ -69,7 +69,7 @@ print(removal.remove("others"))
 """
 
 
-def test_folders_that_forbid_it_are_opened_by_their_owner_and_those_of_others_are_told(tmp_path: Path) -> None:
+def test_own_closed_folders_are_opened_and_foreign_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "others" / "inside").mkdir(parents=True)
     (tmp_path / "others").chmod(0o755)
@@ -90,6 +90,6 @@ def test_folders_that_forbid_it_are_opened_by_their_owner_and_those_of_others_ar
     assert others == ("[]" if os.geteuid() else "[\"'inside' in others cannot be removed: Permission denied\"]")
 
 
-def test_a_parent_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+def test_unopenable_parent_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert removal.remove(str(tmp_path / "file" / "x")) == [f"{tmp_path}/file/x cannot be removed: Not a directory"]

@@ -25,7 +25,7 @@ def loss(parameters: Any) -> float:
 
 
 def mean_best(make: Callable[[int], Tuner], *, sign: float = 1.0, proposals: int = 40, seeds: int = 6) -> float:
-    """The mean over seeds of the least loss in so many trials; `sign` of -1: the tuner is told the negative loss."""
+    """The mean over seeds of the least loss in this many trials; `sign` of -1: the tuner gets the negative loss."""
     return sum(_best(make(seed), sign, proposals) for seed in range(seeds)) / seeds
 
 

@@ -38,7 +38,7 @@ def test_it_finds_much_better_trials_than_chance(mode: Any, sign: float) -> None
     assert found < 0.75 * mean_best(lambda seed: Random(seed=seed))
 
 
-def test_what_is_drawn_comes_nearer_to_the_best_with_each_result() -> None:
+def test_draws_approach_best_with_more_results() -> None:
     """With n results the neighbourhood is 1 / (1 + n / 10) of the range."""
     tuner = new({"x": dimension("uniform", 0, 1)})
     for number in range(90):
@@ -64,7 +64,7 @@ def test_a_branch_without_results_is_drawn_from_the_space() -> None:
     assert branches == {"empty", "sgd", "deep"}
 
 
-def test_trials_without_a_result_change_nothing_but_their_count() -> None:
+def test_trials_without_result_only_count() -> None:
     tuner, other = new(SPACE), new(SPACE)
     for one in (tuner, other):
         one.learn(result(None, Anneal.propose(one, 900), 1.0))

@@ -187,7 +187,7 @@ def test_results_of_any_size_are_searched() -> None:
         assert min(search(tuner, 25, lambda values, f=factor: f * (float(values["x0"]) - 0.4) ** 2)) < 1e-3 * factor  # type: ignore[misc]
 
 
-def test_the_start_leaves_nothing_out() -> None:
+def test_start_covers_whole_space() -> None:
     columns = list(zip(*(start.point(7, number, 6) for number in range(64)), strict=True))
     for column in columns:
         assert {int(value * 4) for value in column} == {0, 1, 2, 3}
@@ -199,7 +199,7 @@ def chosen(space: Space, *, trials: int | None = 60, concurrency: int = 1) -> ch
     return choice.choose(parse(space), trials, concurrency)
 
 
-def test_it_says_what_it_chose_and_why() -> None:
+def test_choice_is_explained() -> None:
     assert chosen(SPACES["nested"]).sentence == (
         "Auto begins with 6 quasi-random trials, then a Gaussian process: 6 dimensions (2 choices, 4 in branches), 60"
         " trials and 1 at a time are few enough for a model."

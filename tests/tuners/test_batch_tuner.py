@@ -54,7 +54,7 @@ def test_the_sets_come_in_their_order_and_then_no_more() -> None:
         tuner.propose(200)
 
 
-def test_a_restarted_tuner_leaves_out_what_trials_have_as_often_as_they_have_it() -> None:
+def test_restarted_tuner_skips_sets_of_known_trials() -> None:
     tuner = new(1, 2, 1, 3, 4, 1)
     history = [result(0, 1, 0.5), result(1, 2, None)]
     tuner.restore(history=history, unfinished=[Pending(parameter_id=4, parameters=4, trial_id="d")], imported=[])
@@ -68,14 +68,14 @@ def test_own_results_change_nothing() -> None:
     assert left(tuner) == [1, 2]
 
 
-def test_a_longer_list_goes_on_behind_what_was_proposed() -> None:
+def test_longer_list_continues_after_proposed_sets() -> None:
     tuner = new(1, 2)
     tuner.propose(0)
     tuner.update_search_space(listing(1, 2, 3))
     assert left(tuner) == [2, 3]
 
 
-def test_what_has_a_result_elsewhere_is_left_out() -> None:
+def test_set_with_imported_result_is_skipped() -> None:
     tuner = new({"x": 1}, {"x": 2}, {"x": 3})
     tuner.import_data([{"parameter": {"x": 2}, "value": 0}, {"parameter": {"x": 3}, "value": None}])
     assert left(tuner) == [{"x": 1}, {"x": 3}]

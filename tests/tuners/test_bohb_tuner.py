@@ -63,7 +63,7 @@ def test_it_goes_by_results_once_there_are_enough_of_them() -> None:
     assert mean(far[40:]) < mean(far[:4]) / 3
 
 
-def test_the_model_is_of_the_largest_budget_that_has_enough_results() -> None:
+def test_model_uses_largest_budget_with_enough_results() -> None:
     tuner = new(LINE, max_budget=9, random_fraction=0, min_points_in_model=4)
     for number in range(30):  # with little budget the optimum seems to be elsewhere
         low, high = {"x": number / 30, BUDGET: 1}, {"x": number / 30, BUDGET: 9}
@@ -73,7 +73,7 @@ def test_the_model_is_of_the_largest_budget_that_has_enough_results() -> None:
     assert mean(float(str(tuner.propose(number)["x"])) for number in range(30)) < 0.5
 
 
-def test_what_failed_counts_as_bad_and_what_was_cancelled_does_not_count() -> None:
+def test_failed_trials_count_as_bad_and_cancelled_are_ignored() -> None:
     tuner = new(LINE)
     for number in range(4):
         tuner.learn(result(number, {"x": 0.9, BUDGET: 3}, None))
@@ -87,7 +87,7 @@ def _fields(item: object) -> dict[str, object]:
     return {name: getattr(item, name) for name in ("parameter_id", "parameters", "value", "status", "trial_id")}
 
 
-def test_imported_results_without_a_budget_count_as_such_with_the_largest() -> None:
+def test_imported_results_without_budget_get_largest() -> None:
     tuner = new(LINE, max_budget=9, random_fraction=0)
     tuner.import_data([{"parameter": {"x": 0.2 + number / 1000}, "value": number} for number in range(20)])
     assert tuner.state()["learned"] == 20
@@ -103,11 +103,11 @@ def test_a_branch_that_no_trial_has_does_not_matter() -> None:
 
 
 def test_budgets_in_the_wrong_order_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="min_budget: 9 is greater than max_budget 3; exchange them"):
+    with pytest.raises(InvalidInput, match="min_budget: 9 is greater than max_budget 3; swap them"):
         BOHB(min_budget=9)
 
 
-def test_a_density_is_one_of_gaussians_and_of_aitchison_and_aitken() -> None:
+def test_density_uses_gaussian_and_aitchison_aitken_kernels() -> None:
     points = numpy.array([[0.2, 0], [0.4, 0], [0.6, 2]])
     density = Density(points, [0, 3], 1e-3)
     width, share = density.widths
@@ -117,7 +117,7 @@ def test_a_density_is_one_of_gaussians_and_of_aitchison_and_aitken() -> None:
     assert math.exp(density.logarithm(numpy.array([[0.3, 0]]))[0]) == pytest.approx(expected)
 
 
-def test_what_is_drawn_from_a_density_lies_in_range() -> None:
+def test_draws_from_density_are_in_range() -> None:
     source = numpy.random.default_rng(1)
     density = Density(numpy.array([[0.0, 1], [1.0, 0]]), [0, 2], 1e-3)
     drawn = density.draw(500, 1e9, source)

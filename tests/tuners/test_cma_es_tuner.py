@@ -71,14 +71,14 @@ def test_trials_that_fail_are_the_worst_of_their_generation() -> None:
     assert sum(parameters["x"] > 0.6 for parameters in later) > 40
 
 
-def test_nothing_is_learned_of_a_generation_that_failed_as_a_whole() -> None:
+def test_completely_failed_generation_is_ignored() -> None:
     tuner = new(population_size=4)
     for number in range(8):
         tuner.learn(ended(number, tuner.propose(number), TrialStatus.EARLY_STOPPED))
     assert tuner.propose(9) == new(population_size=4).propose(9)
 
 
-def test_choices_and_branches_are_learned_too() -> None:
+def test_choices_and_branches_are_learned() -> None:
     tuner = new({**PLANE, "c": dimension("choice", "bad", "good", "worse")})
     for number in range(80):
         parameters = tuner.propose(number)

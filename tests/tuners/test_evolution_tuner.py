@@ -63,7 +63,7 @@ def test_only_the_best_have_children() -> None:
     assert near.count(True) > 45
 
 
-def test_trials_that_fail_are_no_parents_and_count_as_members() -> None:
+def test_failed_trials_are_members_but_not_parents() -> None:
     tuner = new(SPACE, 3, optimize_mode="minimize")
     for number, status in enumerate((TrialStatus.FAILED, TrialStatus.EARLY_STOPPED, TrialStatus.FAILED)):
         tuner.learn(ended(number, tuner.propose(number), status))

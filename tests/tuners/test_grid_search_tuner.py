@@ -35,7 +35,7 @@ def new(space: Space) -> GridSearch:
     return tuner
 
 
-def test_whole_numbers_are_known_whatever_their_spelling() -> None:
+def test_whole_numbers_match_in_any_notation() -> None:
     """JSON of JavaScript, and imports as they are stored, have 1 for 1.0."""
     tuner = new({"x": dimension("quniform", 0, 3, 1), "y": dimension("choice", True, 1)})
     tuner.import_data([{"parameter": {"x": 0, "y": True}, "value": 1}, {"parameter": {"x": 1, "y": 1.0}, "value": 1}])
@@ -110,7 +110,7 @@ def test_a_finer_grid_starts_when_the_coarser_one_is_exhausted() -> None:
     assert proposed == list(product([0.5, 0.25, 0.75], "ab"))
 
 
-def test_a_rounded_normal_widens_until_nothing_is_left() -> None:
+def test_rounded_normal_widens_until_exhausted() -> None:
     values = [parameters["x"] for parameters in everything(new({"x": dimension("qnormal", 1, 2, 4)}))]
     assert values[0] == 0.0 and len(set(values)) == len(values)
     # 50 halvings reach about eight standard deviations

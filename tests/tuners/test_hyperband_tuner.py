@@ -48,7 +48,7 @@ class TestHyperband(TunerContract):
 
 class TestSerialHyperband(TunerContract):
     proposals = 9  # what runs at a time: the first round of the first bracket
-    seeded = False  # while that runs there is no next one; the test of a killed tuner has what these would show
+    seeded = False  # while it runs there is no next one; the test of a killed tuner covers this
 
     def make(self) -> Tuner:
         return Hyperband(R=9, seed=3, exec_mode="serial")
@@ -56,7 +56,7 @@ class TestSerialHyperband(TunerContract):
     def contains(self, space: Space, parameters: object) -> bool:
         return in_space_with_budget(space, parameters)
 
-    def test_results_may_be_late_strange_or_of_strangers(self) -> None:
+    def test_late_odd_and_foreign_results_are_tolerated(self) -> None:
         """The last proposal needs results that are usable."""
         tuner = new(R=9, exec_mode="serial")
         tuner.learn(result(None, {"no such": "dimension"}, 1.0))
@@ -84,7 +84,7 @@ def test_the_brackets_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(("most", "eta", "s_max"), [(1, 3, 0), (2, 3, 0), (1000, 10, 3), (243, 3, 5), (60, 3, 3)])
-def test_the_number_of_brackets_is_no_prey_of_rounding(most: int, eta: int, s_max: int) -> None:
+def test_number_of_brackets_ignores_rounding_errors(most: int, eta: int, s_max: int) -> None:
     assert largest(most, eta) == s_max
 
 
@@ -93,7 +93,7 @@ def test_budgets_are_whole_numbers_as_in_nni() -> None:
 
 
 def run_all(tuner: Hyperband, count: int, at_a_time: int, failing: float) -> list[dict[str, object]]:
-    """Runs so many trials, which end in any order; a share of them fails."""
+    """Runs this many trials, which end in any order; a share of them fails."""
     source = random.Random(7)
     proposed: list[dict[str, object]] = []
     running: list[int] = []
@@ -139,7 +139,7 @@ def test_the_best_of_a_round_are_promoted() -> None:
     assert second == [{**first[number], BUDGET: 3} for number in best]
 
 
-def test_what_failed_is_not_promoted_and_the_next_round_is_smaller() -> None:
+def test_failed_trials_are_not_promoted() -> None:
     tuner = new(R=9, exec_mode="serial")
     first = dict(tuner.propose_many(range(9)).proposals)
     for number, value in enumerate([None, 1.0, math.nan, None, 2.0, None, math.inf, "text", None]):
@@ -150,14 +150,14 @@ def test_what_failed_is_not_promoted_and_the_next_round_is_smaller() -> None:
     ]
 
 
-def test_where_everything_failed_the_next_bracket_begins() -> None:
+def test_next_bracket_starts_if_all_failed() -> None:
     tuner = new(R=9, exec_mode="serial")
     for number, parameters in tuner.propose_many(range(9)).proposals:
         tuner.learn(result(number, parameters, None))
     assert [one[BUDGET] for _, one in tuner.propose_many(range(20, 40)).proposals] == [3] * 5
 
 
-def test_in_parallel_a_bracket_begins_when_there_is_room_and_promotions_come_first() -> None:
+def test_parallel_bracket_starts_after_promotions() -> None:
     tuner = new(R=9)
     proposed = dict(tuner.propose_many(range(11)).proposals)
     assert [one[BUDGET] for one in proposed.values()] == [1] * 9 + [3] * 2
@@ -170,7 +170,7 @@ def test_in_parallel_a_bracket_begins_when_there_is_room_and_promotions_come_fir
 
 @pytest.mark.parametrize("mode", ["serial", "parallelism"])
 @pytest.mark.parametrize("ended", [0, 3, 9, 11, 12, 13, 17, 22, 30])
-def test_a_tuner_that_is_killed_in_a_bracket_goes_on_in_it(mode: str, ended: int) -> None:
+def test_killed_tuner_continues_its_bracket(mode: str, ended: int) -> None:
     """At every moment, with four trials at a time: what comes next is what would have come."""
     steady = new(R=9, exec_mode=mode, optimize_mode="minimize")
     source = random.Random(ended)
@@ -214,7 +214,7 @@ def test_a_proposal_that_became_no_trial_is_made_again() -> None:
     assert [one[BUDGET] for _, one in restored.propose_many(range(9, 20)).proposals] == [1, 1]
 
 
-def test_what_a_person_gave_is_in_no_bracket() -> None:
+def test_user_trial_is_in_no_bracket() -> None:
     given = Result(
         parameter_id=3,
         parameters={"x": 0.5, BUDGET: 1},
@@ -228,7 +228,7 @@ def test_what_a_person_gave_is_in_no_bracket() -> None:
     assert len(tuner.propose_many(range(10, 30)).proposals) == 9
 
 
-def test_another_search_space_begins_anew() -> None:
+def test_other_search_space_restarts_brackets() -> None:
     tuner = new(R=9, exec_mode="serial")
     for number, parameters in tuner.propose_many(range(9)).proposals:
         tuner.learn(result(number, parameters, 1.0))
@@ -237,11 +237,11 @@ def test_another_search_space_begins_anew() -> None:
 
 
 def test_a_dimension_of_the_budget_s_name_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"searchSpace\.TRIAL_BUDGET: trials get their budget by this name"):
+    with pytest.raises(InvalidInput, match=r"searchSpace\.TRIAL_BUDGET: this name is reserved for"):
         Hyperband().update_search_space({BUDGET: dimension("choice", 1)})
 
 
-def test_a_choice_of_few_may_repeat_itself_also_over_a_restart() -> None:
+def test_small_choice_can_repeat_after_restart() -> None:
     space = {"x": SPACES["choice"]["x"]}
     wanted = Counter(one.budget for s in range(3) for one in rounds_of(s, 2, 3, 9) for _ in range(one.count))
     proposed = run_all(new(space, R=9, exec_mode="serial"), 20, 4, failing=0)
@@ -256,7 +256,7 @@ def test_a_choice_of_few_may_repeat_itself_also_over_a_restart() -> None:
     assert counts == wanted
 
 
-def test_what_is_promoted_continues_its_trial_with_less_budget() -> None:
+def test_promoted_trial_continues_smaller_budget() -> None:
     tuner = new(R=3, eta=3, exec_mode="serial")
     configs = [tuner.propose(number) for number in range(3)]
     assert [tuner.continues(number) for number in range(3)] == [None] * 3

@@ -83,7 +83,7 @@ def distance(parameters: Any) -> float:
 
 
 def told(tuner: Tuner, points: list[Any], bad: Callable[[Any], bool] = lambda point: False) -> Tuner:
-    """The tuner with the distances of these points, some of which failed."""
+    """The tuner with the distances of these points; some failed."""
     for number, point in enumerate(points, start=1000):
         is_bad = bad(point)
         tuner.learn(ended(number, point, TrialStatus.FAILED) if is_bad else result(number, point, distance(point)))
@@ -123,7 +123,7 @@ def test_trials_at_the_same_time_keep_apart(make: Callable[..., ModelTuner]) -> 
     tuner = told(make(), grid(3))
     proposed: list[Any] = [tuner.propose(number) for number in range(6)]
     assert len({(round(point["x"], 3), round(point["y"], 3)) for point in proposed}) == 6
-    assert proposed[1] != told(make(), grid(3)).propose(1)  # nothing runs beside this one
+    assert proposed[1] != told(make(), grid(3)).propose(1)  # no other trial runs
 
 
 def test_imported_results_replace_the_first_trials(make: Callable[..., ModelTuner]) -> None:
@@ -132,13 +132,13 @@ def test_imported_results_replace_the_first_trials(make: Callable[..., ModelTune
     assert distance(tuner.propose(0)) < 0.05
 
 
-def test_nothing_is_proposed_twice_while_there_is_anything_else(make: Callable[..., ModelTuner]) -> None:
+def test_proposals_do_not_repeat_while_others_exist(make: Callable[..., ModelTuner]) -> None:
     tuner = make({"c": dimension("choice", *range(14))}, **({"config_dedup": True} if type(make()) is SMAC else {}))
     for number in range(14):
         parameters = tuner.propose(number)
         tuner.learn(result(number, parameters, 1.0))
     assert len({str(units) for units, _ in tuner.ended[10:]}) == 4
-    tuner.propose(15)  # nothing is left, and that is no error
+    tuner.propose(15)  # no point is left, which is not an error
 
 
 def test_many_results_are_modelled_in_part(make: Callable[..., ModelTuner]) -> None:
@@ -148,7 +148,7 @@ def test_many_results_are_modelled_in_part(make: Callable[..., ModelTuner]) -> N
     assert min(losses) == min(observation.loss for observation in tuner.observed)
 
 
-def test_an_empty_space_and_equal_results_are_no_fault(make: Callable[..., ModelTuner]) -> None:
+def test_empty_space_and_equal_results_are_valid(make: Callable[..., ModelTuner]) -> None:
     assert make({}).propose(0) == {}
     tuner = make(SPACE)
     for number in range(12):
@@ -164,7 +164,7 @@ def test_each_utility_goes_to_the_optimum(utility: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["GPTuner", "SMAC"])
-def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_missing_package_is_named_with_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(
         "nni_manager.tuners.models.model_search.find_spec", lambda name: None if name == "sklearn" else find(name)

@@ -100,9 +100,7 @@ def volume(name: str, seed: int, constraints: dict[str, str], **arguments: Any) 
 
 @pytest.mark.parametrize("constraints", [{}, {"memory": "<= 0.5"}], ids=["free", "constrained"])
 @pytest.mark.parametrize(("name", "arguments"), [("TPE", {}), ("NSGA2", {"population_size": 12})], ids=["TPE", "NSGA2"])
-def test_the_front_is_found_better_than_at_random(
-    name: str, arguments: dict[str, Any], constraints: dict[str, str]
-) -> None:
+def test_front_is_better_than_random(name: str, arguments: dict[str, Any], constraints: dict[str, str]) -> None:
     found = sum(volume(name, seed, constraints, **arguments) for seed in range(3))
     assert found > sum(volume("Random", seed, constraints) for seed in range(3))
 
@@ -133,7 +131,7 @@ def test_imported_results_are_learned() -> None:
 
 
 def test_a_tuner_that_goes_by_one_number_refuses_objectives() -> None:
-    with pytest.raises(InvalidInput, match="objectives: GridSearch goes by one number"):
+    with pytest.raises(InvalidInput, match="objectives: GridSearch supports a single number only"):
         registry.create(AlgorithmSpec(name="GridSearch", objectives=OBJECTIVES))
 
 
@@ -143,7 +141,7 @@ PROPOSALS = int(os.environ.get("NNI_PROPOSALS", "500"))
 
 @pytest.mark.parametrize("name", ["TPE", "NSGA2"])
 def test_proposals_lie_in_spaces_of_every_type(name: str) -> None:
-    """With results that lack an objective, are no numbers, or violate the constraint without bound."""
+    """With results that lack an objective, are not numbers, or violate the constraint without bound."""
     source = random.Random(1)
     for space in SPACES.values():
         tuner = made(name, 1, OBJECTIVES, {"memory": "<= 0.5"}, **({"population_size": 5} if name == "NSGA2" else {}))

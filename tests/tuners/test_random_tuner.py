@@ -22,7 +22,7 @@ def new(seed: int | None) -> Random:
     return tuner
 
 
-def test_a_proposal_does_not_depend_on_what_was_proposed_before() -> None:
+def test_proposal_is_independent_of_earlier_ones() -> None:
     first = new(7)
     assert [first.propose(number) for number in range(10)][9] == new(7).propose(9)
 

@@ -81,7 +81,7 @@ def test_the_first_trials_are_drawn_at_random() -> None:
 
 
 @pytest.mark.parametrize("liar", ["best", "worst", "mean"])
-def test_running_trials_change_what_is_proposed(liar: str) -> None:
+def test_running_trials_change_proposals(liar: str) -> None:
     def proposed(pending: int) -> object:
         tuner = new(SPACES["uniform"], tpe_args={"n_startup_jobs": 8, "constant_liar_type": liar})
         for number in range(8):
@@ -101,7 +101,7 @@ def test_running_trials_are_ignored_without_a_liar() -> None:
     assert tuner.propose(1) == first
 
 
-def test_without_a_random_start_the_first_trial_alone_is_drawn_at_random() -> None:
+def test_only_first_trial_is_random_without_random_start() -> None:
     tuner, random = new(SPACES["mixed"], tpe_args={"n_startup_jobs": 0}), Random(seed=1)
     random.update_search_space(SPACES["mixed"])
     assert tuner.propose(0) == random.propose(0)
@@ -158,9 +158,7 @@ def test_optuna_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["mixed", "nested"])
-def test_the_space_is_not_inferred_from_the_trials_and_proposals_are_those_of_optuna(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proposals_equal_optunas_without_inferred_space(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from optuna.samplers import TPESampler
     from optuna.search_space import IntersectionSearchSpace
 

@@ -54,7 +54,7 @@ def test_auto_beats_random(concurrency: int) -> None:
     assert measures.chance(ours, randoms) < 0.05
 
 
-def test_measures_of_what_is_alike_and_of_what_is_not() -> None:
+def test_measures_of_equal_and_different_searches() -> None:
     randoms = {"a": [1.0, 2.0, 3.0], "b": [10.0, 20.0, 30.0]}
     assert measures.ratio({"a": [2.0], "b": [20.0]}, randoms) == pytest.approx(1.0)
     assert measures.ratio({"a": [0.0], "b": [20.0]}, randoms) == pytest.approx(math.sqrt(measures.FLOOR))
@@ -63,7 +63,7 @@ def test_measures_of_what_is_alike_and_of_what_is_not() -> None:
     assert measures.chance({"a": [9.0] * 9, "b": [90.0] * 9}, randoms) > 0.999
 
 
-def test_a_record_keeps_searches_and_leaves_out_a_line_that_was_cut_off(tmp_path: Path) -> None:
+def test_record_keeps_searches_and_skips_truncated_line(tmp_path: Path) -> None:
     path, first = tmp_path / "record.jsonl", ("TPE", "named", "branin", 0, 1)
     Record(path).add(first, 0.25)
     with path.open("a") as file:

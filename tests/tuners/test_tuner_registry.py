@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(("name", "kind"), [("tpe", TPE), ("TPE", TPE), ("random", Random), ("gridsearch", GridSearch)])
-def test_built_ins_are_found_whatever_the_case(name: str, kind: type) -> None:
+def test_built_ins_are_found_in_any_case(name: str, kind: type) -> None:
     tuner = registry.create(AlgorithmSpec(name=name))
     assert type(tuner.inner if isinstance(tuner, Distinct) else tuner) is kind
 
@@ -61,7 +61,7 @@ def test_arguments_are_those_of_the_constructor() -> None:
 
 
 @pytest.mark.parametrize("name", ["Random", "GridSearch"])
-def test_optimize_mode_is_accepted_where_it_means_nothing(name: str) -> None:
+def test_optimize_mode_is_accepted_without_effect(name: str) -> None:
     registry.create(AlgorithmSpec(name=name, class_args={"optimize_mode": "maximize"}))
 
 
@@ -98,11 +98,11 @@ def test_installed_packages_bring_tuners(tmp_path: Path, monkeypatch: pytest.Mon
     announce(tmp_path, "mine", registry.CATALOGUE.group, {"Mine": here, "Odd": "builtins:dict"})
     assert registry.CATALOGUE.find("mine").location == here
     assert isinstance(registry.create(AlgorithmSpec(name="mine", class_args={"seed": 3})), Random)
-    with pytest.raises(InvalidInput, match=r"'Odd' is no .*Tuner"):
+    with pytest.raises(InvalidInput, match=r"'Odd' is not a .*Tuner"):
         registry.create(AlgorithmSpec(name="Odd"))
 
 
-def test_checkpoints_are_needed_by_every_tuner_that_may_continue_a_trial() -> None:
+def test_continuing_tuners_need_checkpoints() -> None:
     """Of another package's tuner, or a user's class, nothing is known."""
     for algorithm in registry.CATALOGUE.built_in:
         tuner_class: Any = algorithm.load()

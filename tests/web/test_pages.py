@@ -303,12 +303,12 @@ async def test_refused_button_is_not_a_server_error(
     world: World, visitor: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: type[NniManagerError]
 ) -> None:
     async def refuse(id: str) -> None:
-        raise kind("the local keeper cannot be reached")
+        raise kind("the local keeper is unreachable")
 
     await world.add("seeded")
     monkeypatch.setattr(world.commands, "stop", refuse)
     answer = await visitor.post("/experiments/seeded/stop")
-    assert answer.status_code == 503 and "the local keeper cannot be reached" in Page(answer.text).text
+    assert answer.status_code == 503 and "the local keeper is unreachable" in Page(answer.text).text
 
 
 async def test_best_names_the_source_of_its_direction(visitor: httpx.AsyncClient, world: World) -> None:

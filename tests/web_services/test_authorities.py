@@ -1,4 +1,4 @@
-"""Certificates of authorities: read once, and anew when others are named or the file has changed."""
+"""Certificates of authorities: read once, and again when others are named or the file has changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.certificates import Authority
 pytestmark = pytest.mark.unit
 
 
-def test_accounts_share_what_was_read_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounts_share_authorities_until_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     public = authorities.trusted()
     assert authorities.trusted() is public
     file = Authority(tmp_path).file

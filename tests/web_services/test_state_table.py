@@ -15,7 +15,7 @@ def test_unknown_status_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
     words = ("buzzing", "misty", "swarming", "swarming", "x" * 500)
     assert [table.state(word) for word in words] == [JobState.RUNNING, *4 * [JobState.UNKNOWN]]
     named, long = caplog.messages
-    assert named.startswith("Hive says 'swarming' of a job") and len(long) < 250
+    assert named.startswith("Hive reported the unknown status 'swarming' of a job") and len(long) < 250
 
 
 def test_unknown_status_is_logged_per_service(caplog: pytest.LogCaptureFixture) -> None:

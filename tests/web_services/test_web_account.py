@@ -70,7 +70,7 @@ async def test_server_error_leaves_the_outcome_open(status: int) -> None:
     assert one.health.state is HealthState.DOWN
 
 
-async def test_a_refusal_has_the_services_own_code_and_words() -> None:
+async def test_refusal_has_code_and_message_of_service() -> None:
     async with asked(answering((409, {"code": "ConflictJobError", "message": "it exists"}))) as one:
         with pytest.raises(Refused) as raised:
             await one.ask("POST", "jobs")
@@ -80,10 +80,10 @@ async def test_a_refusal_has_the_services_own_code_and_words() -> None:
 
 async def test_answer_of_a_proxy_is_unavailable() -> None:
     async with asked(answering((200, "<html>login</html>"))) as one:
-        with pytest.raises(PlatformUnavailable, match="no JSON"):
+        with pytest.raises(PlatformUnavailable, match="did not answer with JSON"):
             await one.ask_json("GET", "jobs")
     async with asked(lambda _: httpx.Response(302, headers={"Location": "http://login/?x=1"})) as one:
-        with pytest.raises(PlatformUnavailable, match="leads to http://login/;"):
+        with pytest.raises(PlatformUnavailable, match="redirects to http://login/;"):
             await one.ask("GET", "jobs")
 
 

@@ -1,5 +1,7 @@
-"""`python -m trial_runner.keeper`, and the entry of the archive `keeper.pyz`: the process around a server, with its
-folder, its lock, its place among processes; and what a second one does."""
+"""`python -m trial_runner.keeper`, and the entry of the archive `keeper.pyz`: the process around a server.
+
+Sets up its folder, lock and process group; a second keeper of a folder exits.
+"""
 
 import argparse
 import errno
@@ -22,8 +24,8 @@ READY = b"ready\n"
 
 
 def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
-    """Serves until it is not needed any more; an exit code. Where another keeper serves the directory: 0, and says
-    so."""
+    """Serves until no longer needed; returns an exit code. If another keeper serves the directory: 0, with a
+    message."""
     job_umask = os.umask(0o077)
     os.makedirs(directory, mode=0o700, exist_ok=True)
     _leave_session()
@@ -37,12 +39,12 @@ def serve(directory: str, socket_path: str, ready_fd: Optional[int]) -> int:
 
 
 def default_socket_path(directory: str) -> str:
-    """The path of the socket: in the directory or, where that is too long, in this user's temporary folder, which is
-    made. Raises OSError where another user could put a socket there."""
+    """The path of the socket: in the directory or, if that is too long, in this user's temporary folder, which is
+    created. Raises OSError if another user could put a socket there."""
     path = os.path.join(directory, "keeper.sock")
     if len(os.fsencode(path)) <= MAX_PATH_BYTES:
         return path
-    import tempfile  # both bring much with them and are seldom needed
+    import tempfile  # imports much and is seldom needed
     from hashlib import sha256
 
     digest = sha256(os.fsencode(directory)).hexdigest()[:16]
@@ -54,15 +56,17 @@ def default_socket_path(directory: str) -> str:
 def _make_private(folder: str) -> None:
     with suppress(FileExistsError):
         os.mkdir(folder, 0o700)
-    status = os.lstat(folder)  # a link would lead to where another user likes
+    status = os.lstat(folder)  # a link could lead to another user's folder
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(errno.EPERM, "not a folder of this user alone, which the keeper's socket needs", folder)
+        raise PermissionError(
+            errno.EPERM, "not a private folder of this user, as required for the keeper's socket", folder
+        )
 
 
 def _leave_session() -> None:
-    """Neither the terminal nor the daemon's group reaches us from now on."""
+    """Detaches from the terminal and from the daemon's process group."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        # A handler, not SIG_IGN: jobs would inherit that.
+        # a handler, not SIG_IGN: jobs would inherit that
         signal.signal(number, lambda *_: None)
     with suppress(PermissionError):  # the starting process did it already
         os.setsid()
@@ -77,7 +81,7 @@ def _keep_descriptors_from_jobs() -> None:
 
 
 def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Optional[int]) -> None:
-    os.close(processes.open_pidfd(os.getpid()))  # a kernel without these is reported before any job is touched
+    os.close(processes.open_pidfd(os.getpid()))  # reports an unsupported kernel before any job is touched
     processes.become_subreaper()
     os.chdir(directory)
     server = Server(directory, socket_path, job_umask)
@@ -88,23 +92,23 @@ def _serve_alone(directory: str, socket_path: str, job_umask: int, ready_fd: Opt
 
 
 def _leave_to_other(directory: str, socket_path: str, lock: int, ready_fd: Optional[int]) -> int:
-    print("Another keeper serves {} already.".format(directory), file=sys.stderr)
+    print("Another keeper already serves {}.".format(directory), file=sys.stderr)
     other = lock_file.read(lock)
     if _answers(other.socket or socket_path):
         _tell_ready(ready_fd)
     elif lock_file.is_keeper(other.pid, directory):
-        # Its socket was removed, or is about to be made: it makes it anew.
+        # its socket was removed, or is about to be created: it creates it again
         processes.send_signal(other.pid, signal.SIGUSR1)
     return 0
 
 
 def _answers(socket_path: str) -> bool:
-    """Whether the file is there and a connection would be accepted; does not replace the present connection."""
+    """Whether the file exists and a connection would be accepted; does not replace the present connection."""
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         probe.connect(socket_path)
     except OSError as error:
-        # A listening stream socket refuses datagrams by its type; a file without a listener refuses the connection.
+        # a listening stream socket refuses datagrams by its type; a file without a listener refuses the connection
         return error.errno == errno.EPROTOTYPE
     finally:
         probe.close()
@@ -128,15 +132,15 @@ def _let_go_of_streams() -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Exit code 0: served until not needed, another keeper does, or the peer hung up; 1: could not; 2: misuse."""
+    """Exit code 0: served until not needed, another keeper serves, or the peer hung up; 1: failed; 2: wrong usage."""
     options = _parser().parse_args(arguments)
     directory = os.path.abspath(options.directory)
     socket_path = os.path.abspath(options.socket or default_socket_path(directory))
     if len(os.fsencode(socket_path)) > MAX_PATH_BYTES:
-        return _fail("The socket's path {} is too long: give one of at most 107 bytes.".format(socket_path))
+        return _fail("The socket's path {} is too long: use at most 107 bytes.".format(socket_path))
     try:
         if options.verb == "attach":
-            # brings threads and subprocesses, which serving needs not
+            # uses threads and subprocesses, which serving does not need
             from trial_runner.keeper.serving.attach import attach
 
             return attach(directory, socket_path)
@@ -147,15 +151,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="keeper", description="Starts the jobs of a machine and looks after them.")
+    parser = argparse.ArgumentParser(prog="keeper", description="Starts and watches the jobs of a machine.")
     verbs = parser.add_subparsers(dest="verb", metavar="serve|attach")
     verbs.required = True
-    serving = verbs.add_parser("serve", help="serve one directory until neither a job nor a connection is left")
-    attaching = verbs.add_parser("attach", help="bridge standard input and output to a keeper, starting one if need be")
+    serving = verbs.add_parser("serve", help="serve one directory until it has neither jobs nor a connection")
+    attaching = verbs.add_parser(
+        "attach", help="bridge standard input and output to a keeper, which is started if needed"
+    )
     for verb in (serving, attaching):
-        verb.add_argument("--directory", required=True, help="where this keeper's files are")
+        verb.add_argument("--directory", required=True, help="folder of this keeper's files")
         verb.add_argument("--socket", help="path of its socket; by default keeper.sock in the directory")
-    serving.add_argument("--ready-fd", type=int, help="descriptor to write a line to when it listens")
+    serving.add_argument("--ready-fd", type=int, help="descriptor that gets a line when the keeper listens")
     return parser
 
 

@@ -1,19 +1,18 @@
-"""The program that a manager runs first on a machine it logs in to: says what that is, puts `trial_runner` there,
-attaches.
+"""The first program that a manager runs on a machine: describes it, installs `trial_runner`, attaches to the keeper.
 
-Sent as text and run by the machine's own Python with `SETTINGS` set, so it imports nothing of ours before it has
-arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, where `has` is false;
-a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS` has `archive`
-(the hash of its bytes), `tree` (`tree_hash` of what is in it), `size` (how many bytes), `folder` (of this manager and
-machine, below the home folder), `look`: nothing is left there and nothing attached, `gpus`: seconds for a *reading*
-of them, its second line; 0: none, and `manager`: where that is, an object of `host`, `machine` (a hash; empty: not
-known), `directory`, `inode` (of a file that moves along), `claimed_ms` (when a person said that it has moved; 0: never)
-and `run` (of its daemon alone, another one after each start; empty: not told); None: nothing is attached.
+Its text is sent to the machine and run by its own Python with `SETTINGS` set, so it imports nothing of ours until that
+has arrived. The conversation, on standard input and output: a line of JSON (`describe`); the archive, if `has` is
+false; a line of JSON, ``{"ready": true}`` or ``{"failed": sentence}``; then the keeper's own frames. `SETTINGS`:
+`archive` (hash of its bytes), `tree` (`tree_hash` of its content), `size` (bytes), `folder` (of this manager and
+machine, below the home folder), `look`: leave nothing and attach nothing, `gpus`: seconds for a *reading* of them, the
+second line; 0: none, and `manager`: the manager's place, an object of `host`, `machine` (a hash; empty: unknown),
+`directory`, `inode` (of a file that moves along), `claimed_ms` (time when a user declared the move; 0: never) and `run`
+(random id of its daemon's run; empty: unknown); None: nothing is attached.
 
-A folder is for one manager. It has the place of the one that was there last; another place is that of a copy, which is
-told so (`held`) and let go, until a person has said, later than of the other, that it has moved. A clone of a whole
-machine has the same place. It is noticed by its run: that of a daemon which has ended never comes back, so where one
-comes back after another had come, both are at work. The one that came later is told so from then on.
+A folder belongs to one manager and stores the place of the last one. A manager with another place is a copy: it gets
+`held` and is rejected, until a user declares, later than for the other, that it has moved. The clone of a whole machine
+has the same place, but another run. The run of an ended daemon never returns; so if an old run appears after a newer
+one, two daemons are at work, and the later one is rejected from then on.
 """
 
 import errno
@@ -26,18 +25,17 @@ import stat
 import sys
 import time
 
-# What only some need is imported there: each connection waits for this program, and these take most of its time.
+# imports that only some steps need are inside them: every connection waits for this program, mostly for imports
 
-SETTINGS = globals().get("SETTINGS", {})  # the manager sets it in front of this text
+SETTINGS = globals().get("SETTINGS", {})  # the manager prepends the assignment to this text
 _ROOT = ".nni-manager"
-#: Programs of other versions, which keepers that still have jobs may run from, stay so many seconds.
+#: Seconds that programs of other versions stay, as keepers with jobs may run from them.
 _OLD_S = 30 * 24 * 3600
 _SYS_PIDFD_OPEN = 434  # the same on every architecture
-#: In the folder, and what it has.
+#: File in the folder, and its fields.
 _MANAGER = "manager.json"
 _PLACE = {"host", "machine", "directory", "inode", "claimed_ms"}
-#: In that file, beside the place: runs that were there before the last one, and those that came while another was at
-#: work. So many of each are kept.
+#: Further fields: runs before the last one, and runs that appeared while another was active. Maximum number of each.
 _EARLIER, _REFUSED = "earlier", "refused"
 _MOST_RUNS = 16
 
@@ -82,8 +80,8 @@ def main():
 
 def prepare(folder, archive, program):
     # type: (str, bytes | None, str) -> None
-    """Makes our folders, private from the top whatever the umask, and installs the program. Raises OSError."""
-    # before its folders are made private
+    """Creates our folders, private from the top with any umask, and installs the program. Raises OSError."""
+    # before its folders become private
     is_changed = archive is not None and os.path.lexists(program) and not is_program(program)
     kept = os.umask(0o077)
     try:
@@ -102,10 +100,10 @@ def prepare(folder, archive, program):
 
 def make_private(path):
     # type: (str) -> None
-    """Earlier versions left the mode to the umask."""
+    """Corrects the mode: earlier versions left it to the umask."""
     status = os.stat(path)
     if status.st_uid not in ours():
-        raise OSError(errno.EPERM, "it is another user's", path)
+        raise OSError(errno.EPERM, "it belongs to another user", path)
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)
 
@@ -118,7 +116,7 @@ def ours():
 
 def is_program(program):
     # type: (str) -> bool
-    """Whether the program is there as it was sent, and no other user could have changed it: bytecode has no hash."""
+    """Whether the program is complete, and no other user could have changed it: bytecode has no hash."""
     paths = [program]
     try:
         for here, folders, files in os.walk(program):
@@ -134,7 +132,7 @@ def is_program(program):
 
 def is_private(path):
     # type: (str) -> bool
-    """Whether no other user can have changed what is below, whatever its mode. Raises OSError."""
+    """Whether no other user can have changed the content, whatever its mode. Raises OSError."""
     status = os.stat(path)
     return status.st_uid in ours() and not status.st_mode & 0o077
 
@@ -152,7 +150,7 @@ def tree_hash(program, paths):
 
 def describe(root, folder, has):
     # type: (str, str, bool) -> dict[str, object]
-    """A description of the machine: the fields that the manager uses, and those that it shows to people."""
+    """A description of the machine: the fields that the manager uses, and those for display."""
     there = existing(root)
     disk, system = os.statvfs(there), os.uname()
     return {
@@ -179,7 +177,7 @@ def describe(root, folder, has):
 
 def has_pidfds():
     # type: () -> bool
-    """Whether the kernel has descriptors of processes (Linux 5.3), by which a keeper sees its jobs end."""
+    """Whether the kernel has process descriptors (Linux 5.3), with which a keeper observes the end of jobs."""
     try:
         native = getattr(os, "pidfd_open", None)
         os.close(native(os.getpid()) if native is not None else pidfd_by_number())
@@ -190,7 +188,7 @@ def has_pidfds():
 
 def pidfd_by_number():
     # type: () -> int
-    """Python has a name for that call from 3.9 on. Raises OSError."""
+    """Calls `pidfd_open`, which Python has from 3.9 on. Raises OSError."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -202,13 +200,13 @@ def pidfd_by_number():
 
 def environment():
     # type: () -> dict[str, str]
-    """The variables that are text; another one cannot be sent, and is left out."""
+    """The variables that are valid text; others cannot be sent and are left out."""
     return {name: value for name, value in os.environ.items() if not re.search("[\ud800-\udfff]", name + value)}
 
 
 def holder(folder):
     # type: (str) -> str
-    """The place of the manager that owns the folder, in words; empty: it is this one, or there is none yet."""
+    """The place of the manager that owns the folder, as text; empty: it is this one, or there is none yet."""
     ours, known = SETTINGS["manager"], manager_of(folder)
     if ours is None or known is None or ours["claimed_ms"] > known["claimed_ms"]:
         return ""
@@ -216,20 +214,20 @@ def holder(folder):
     if not is_same_place(ours, known):
         return there
     if ours.get("run") and ours["run"] in runs(known, _REFUSED):
-        return there + ", which is at work at the same time (one of the two machines is a clone of the other)"
+        return there + ", which is active at the same time (one of the two machines is a clone of the other)"
     return ""
 
 
 def is_same_place(one, other):
     # type: (dict[str, object], dict[str, object]) -> bool
-    """Whether both are one data directory: it may be moved on its machine, and put back from a backup."""
+    """Whether both are the same data directory, possibly moved on its machine or restored from a backup."""
     is_there = one["machine"] != "" and one["directory"] == other["directory"]
     return one["machine"] == other["machine"] and (is_there or one["inode"] == other["inode"])
 
 
 def manager_of(folder):
     # type: (str) -> dict[str, object] | None
-    """The place of the latest manager of the folder; None: there was none, or it is unknown."""
+    """The place of the folder's latest manager; None: there was none, or it is unknown."""
     try:
         with open(os.path.join(folder, _MANAGER), encoding="utf-8") as file:
             known = json.load(file)
@@ -257,8 +255,8 @@ def note_manager(folder):
 
 def runs_after(run, known, is_claimed):
     # type: (object, dict[str, object], bool) -> dict[str, list[object]]
-    """The other runs to be noted with a manager that was let in. `known`: what is noted; empty: nothing; `is_claimed`:
-    a person has said that it is this manager's folder."""
+    """The other runs to store with an accepted manager. `known`: stored ones; empty: none; `is_claimed`: a user has
+    declared that the folder belongs to this manager."""
     earlier, refused, last = runs(known, _EARLIER), runs(known, _REFUSED), known.get("run")
     if run and last and run != last:
         (refused if is_claimed or run in earlier else earlier).append(last)
@@ -276,8 +274,8 @@ def runs(known, name):
 
 def keeper_version(directory):
     # type: (str) -> str
-    """The version of the keeper that serves the directory, which is not asked: it speaks to one at a time. Empty: none
-    does, or that is not known."""
+    """The version of the keeper that serves the directory; empty: none, or unknown. It is read from files, as a keeper
+    serves one connection at a time."""
     try:
         with open(os.path.join(directory, "keeper.lock"), encoding="utf-8") as file:
             pid = int(file.readline())
@@ -295,7 +293,7 @@ def keeper_version(directory):
 
 def gpus(program, has):
     # type: (str, bool) -> dict[str, object]
-    """The driver's reading of the GPUs; the program for it is removed before it asks."""
+    """The driver's reading of the GPUs; the program for it is removed before it calls the driver."""
     import shutil
     import tempfile
 
@@ -317,12 +315,12 @@ def gpus(program, has):
         reading = {"cards": [], "error": str(error)}
     for card in reading["cards"]:
         for process in card["processes"]:
-            process["job"] = None  # there was no question
+            process["job"] = None  # there is no keeper to ask
     return reading
 
 
 class DriverHangs(Exception):
-    """An error: the driver hangs. No OSError, as those are the driver's own."""
+    """The driver hangs. Not an OSError, as those are the driver's own."""
 
 
 def lose_patience(number, frame):
@@ -332,7 +330,7 @@ def lose_patience(number, frame):
 
 def existing(path):
     # type: (str) -> str
-    """The nearest folder above that there is."""
+    """The nearest existing folder above."""
     while not os.path.isdir(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return path
@@ -340,7 +338,7 @@ def existing(path):
 
 def receive(size):
     # type: (int) -> bytes
-    """Bytes from standard input, which has nothing else before the manager hears of the keeper."""
+    """Bytes from standard input, which contains nothing else before the manager is told that the keeper is ready."""
     pieces = []
     while size:
         piece = os.read(0, min(size, 256 * 1024))
@@ -353,7 +351,7 @@ def receive(size):
 
 def install(archive, program, is_changed):
     # type: (bytes, str, bool) -> None
-    """Installs the program whole or not at all, also when several machines that share this home folder do so."""
+    """Installs the program atomically, also if several machines that share this home folder do so."""
     import io
     import shutil
     import zipfile
@@ -368,7 +366,7 @@ def install(archive, program, is_changed):
         os.rename(draft, program)
     except OSError:
         shutil.rmtree(draft, ignore_errors=True)
-        if not is_program(program):  # where it is, another process was faster
+        if not is_program(program):  # otherwise another process was faster
             raise
 
 

@@ -1,4 +1,4 @@
-"""The lock file of a keeper's directory: the process that serves it, where that listens, and on which machine."""
+"""The lock file of a keeper's directory: the serving process, its socket and its machine."""
 
 import fcntl
 import os
@@ -18,14 +18,14 @@ class Holder(NamedTuple):
     pid: int
     #: The path of its socket; empty: not written yet.
     socket: str
-    #: The name of its machine; empty: of a version that wrote none.
+    #: The name of its machine; empty: written by an old version.
     host: str
 
 
 def write(lock: int, socket_path: str) -> None:
     """Writes this process into the file, which it has locked."""
     os.ftruncate(lock, 0)
-    # A client with another environment would look for the socket elsewhere; one on another machine, not at all.
+    # a client with another environment would search the socket elsewhere; one on another machine cannot use it
     text = "{}\n{}\n{}\n".format(os.getpid(), socket_path, os.uname().nodename)
     os.pwrite(lock, text.encode("utf-8", "surrogateescape"), 0)
 
@@ -44,7 +44,7 @@ def holder(directory: str) -> Optional[Holder]:
 
 
 def is_keeper(pid: int, directory: str) -> bool:
-    """Whether a process of this machine is a keeper of the directory: the number in the file may be of another one."""
+    """Whether a process of this machine is a keeper of the directory: the pid in the file may be reused."""
     try:
         with open("/proc/{}/cmdline".format(pid), "rb") as file:
             words = file.read().split(b"\0")

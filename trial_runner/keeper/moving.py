@@ -1,9 +1,9 @@
-"""A checkpoint on its way from one machine to another: run by the manager on both of them, in a login of its own.
+"""Moves a checkpoint between machines; the manager runs it on both of them, in a separate login.
 
 `look` prints one line of JSON, ``{"holds": …}``: whether there is a checkpoint. `send` prints one, ``{"holds": …,
-"bytes": all that is there, "is_sent": …}``, then the folder as a tar archive with a mark at its end. `receive` prints a
-line ``{"ready": true}``, reads such an archive, and prints ``{"failed": ""}`` or why it could not. What is received
-takes the place of what was there, whole or not at all. Links are followed nowhere.
+"bytes": total size, "is_sent": …}``, then the folder as a tar archive with an end mark. `receive` prints a line
+``{"ready": true}``, reads such an archive, and prints ``{"failed": ""}`` or the reason. The received folder replaces
+the existing one atomically. Links are not followed.
 """
 
 import json
@@ -19,23 +19,23 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Tuple
 from trial_runner import protocol
 from trial_runner.wire import foreign_files, removal
 
-#: Seconds after which nothing arrives any more: what a process that was killed has left goes.
+#: Seconds without data after which leftovers of a killed process are removed.
 _LEFT_S = 3600.0
-#: The last member: an archive that was cut between two others reads like a whole one.
+#: The last member: without it, an archive truncated between members would look complete.
 _ALL = ".nni-all-sent"
 _KINDS = (tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE)
 
 
 def holds(folder: str) -> bool:
-    """Whether there is a checkpoint: the folder has something in it, and is not half a copy. Raises OSError."""
+    """Whether there is a checkpoint: the folder has content and is not a partial copy. Raises OSError."""
     names = os.listdir(folder) if os.path.isdir(folder) and not os.path.islink(folder) else []
     return bool(names) and protocol.CHECKPOINT_COPYING not in names
 
 
 def send(folder: str, most_bytes: int, sink: BinaryIO) -> None:
-    """Writes the answer and the archive; the answer alone where there is no checkpoint, or more than `most_bytes`.
+    """Writes the answer and the archive; only the answer if there is no checkpoint, or more than `most_bytes`.
 
-    Raises OSError, also where a file is being written meanwhile.
+    Raises OSError, also if a file is being written meanwhile.
     """
     has_one = holds(folder)
     found = list(_found(folder)) if has_one else []
@@ -52,7 +52,7 @@ def send(folder: str, most_bytes: int, sink: BinaryIO) -> None:
 
 
 def _found(folder: str) -> Iterator[Tuple[str, os.stat_result]]:
-    """Folders, files and links below a folder, by name; a folder comes before what is in it."""
+    """Folders, files and links below a folder, by name; a folder comes before its content."""
     for parent, folders, files in os.walk(folder):
         for name in sorted(folders) + sorted(files):
             path = os.path.join(parent, name)
@@ -75,9 +75,9 @@ def _add(archive: tarfile.TarFile, folder: foreign_files.OpenFolder, name: str, 
 
 
 def receive(folder: str, source: BinaryIO) -> str:
-    """Puts what an archive holds in the place of a folder; answers why it could not, empty: it did.
+    """Replaces a folder by the content of an archive; returns the reason of a failure, empty: success.
 
-    Several may do so at a time: each has a draft of its own, and one that is put there is whole.
+    Several may run at a time: each has its own draft, and each result is complete.
     """
     arriving, draft = folder + protocol.CHECKPOINT_ARRIVING, ""
     try:
@@ -95,12 +95,12 @@ def receive(folder: str, source: BinaryIO) -> str:
     finally:
         if draft:
             removal.remove(draft)
-        with suppress(OSError):  # another arrives
+        with suppress(OSError):  # another one arrives
             os.rmdir(arriving)
 
 
 def _clear(arriving: str) -> None:
-    """Removes what has been on its way for too long."""
+    """Removes drafts that are too old."""
     for name in os.listdir(arriving):
         path = os.path.join(arriving, name)
         with suppress(FileNotFoundError):
@@ -115,14 +115,14 @@ def _unpack(draft: str, source: BinaryIO) -> None:
             if member.name == _ALL:
                 break
             if member.type not in _KINDS:
-                raise ValueError("the archive has something else than files, folders and links")
+                raise ValueError("the archive contains something other than files, folders and links")
             if member.issym():
                 links.append(member)
             else:
                 _take(archive, member, opened)
         else:
-            raise ValueError("the archive broke off")
-    for member in links:  # last: no name leads through one
+            raise ValueError("the archive is incomplete")
+    for member in links:  # last, so that no name leads through one
         if ".." in member.name.split("/"):
             raise ValueError("a name leads out of the archive")
         os.symlink(member.linkname, os.path.join(draft, member.name.lstrip("/")))
@@ -141,7 +141,7 @@ def _take(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: foreign_fil
 
 
 def main(verb: str, folder: str, most_bytes: int) -> None:
-    """What the manager calls: on one machine with `send`, on the other with `look` or `receive`."""
+    """Entry point for the manager: `send` on one machine, `look` or `receive` on the other."""
     sink = sys.stdout.buffer
     if verb == "look":
         _answer(sink, {"holds": holds(folder)})

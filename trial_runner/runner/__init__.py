@@ -1,1 +1,1 @@
-"""The runner of a container: one command from its start to its end, and everything about it delivered."""
+"""The runner of a container: runs one command from start to end, and delivers everything about it."""

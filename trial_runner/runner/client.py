@@ -1,6 +1,6 @@
-"""The runner's HTTP client of the manager: posts with the attempt's token, and how long to wait before the next try.
+"""The runner's HTTP client of the manager: posts with the attempt's token, and waits between retries.
 
-Python's own is imported with the first client that is made: it is half of what a runner costs that needs none.
+Python's own client is imported on first use: it is half the cost of a runner that does not need it.
 """
 
 import json
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     import http.client
     import ssl
 
-#: Waits before a request is made again, in seconds; the last one repeats.
+#: Seconds before a request is repeated; the last value repeats.
 RETRY_WAITS_S = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0)
-#: Seconds for each step of a request, and for connecting where there is another way.
+#: Seconds for each step of a request, and for connecting if another channel is possible.
 _TIMEOUT_S = 30.0
 SHORT_CONNECT_S = 3.0
-#: An answer is read in pieces of so many bytes, and no further than so many of them; none of ours comes near.
+#: Size of a read, and maximum size of an answer; the manager's are far smaller.
 _PIECE_BYTES = 16 * 1024
 _MAX_PIECES = 4096
 _COPY_BYTES = 256 * 1024
-#: OpenSSL's flag, which the module has a name for since Python 3.10.
+#: OpenSSL's flag, which the module names from Python 3.10 on.
 _PARTIAL_CHAIN = 0x80000
 _LONGEST_RETRY_AFTER_S = 600.0
 
 Body = Dict[str, Any]
-#: A route, and what is posted to it.
+#: A route, and the body to post.
 Post = Tuple[str, Body]
-#: Called for what `Client.post` would answer or raise.
+#: Called to get or raise what `Client.post` would.
 Answer = Callable[[], Body]
-#: What an answer of each route has at least.
+#: Minimum fields of an answer, by route.
 _FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
     "version": (("accepted", bool),),
     "parameters": (("parameters", object),),
@@ -43,31 +43,31 @@ _FORMS: Dict[str, Tuple[Tuple[str, Type[object]], ...]] = {
     "log": (("offset", int),),
     protocol.TOGETHER: (("answers", list),),
 }
-#: Bytes of posts that are made together.
+#: Maximum bytes of posts in one request.
 _MOST_TOGETHER = 256 * 1024
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class Unavailable(Exception):
-    """No answer for now: there is no connection, or an answer that says try again or is not the manager's."""
+    """No answer now: no connection, or an answer that says try again or is not the manager's."""
 
     def __init__(self, sentence: str, retry_after: Optional[float] = None, status: int = 0) -> None:
         super().__init__(sentence)
-        #: Seconds that the manager asked to wait.
+        #: Seconds to wait, as requested by the manager.
         self.retry_after = retry_after
-        #: Of the answer; 0: there was none, or half of one.
+        #: Status of the answer; 0: no answer, or an incomplete one.
         self.status = status
 
 
 class Denied(Unavailable):
-    """The token is not for this. `status`: 404 passes when the experiment is opened, 401 and 403 hardly do."""
+    """The token is not valid here. `status`: 404 passes when the experiment is opened, 401 and 403 rarely do."""
 
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence, None, status)
 
 
 class Refused(Exception):
-    """Never in this form: 400, 409, 413."""
+    """A permanent refusal of this form: 400, 409, 413."""
 
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
@@ -75,14 +75,14 @@ class Refused(Exception):
 
 
 class Fenced(Exception):
-    """The attempt is decided: nothing it reports counts any more."""
+    """The attempt is closed: further reports do not count."""
 
 
 class Client:
-    """Requests are safe to repeat; all raise Unavailable, Refused and Fenced. `container`: empty for a process that
-    only logs.
+    """Requests can be repeated safely; all raise Unavailable, Refused and Fenced. `container`: empty: a process that
+    only forwards logs.
 
-    `authority`: certificates to trust beside the machine's own, PEM. Raises ValueError where it holds none.
+    `authority`: certificates to trust in addition to the machine's own, PEM. Raises ValueError if it has none.
     `connect_s`: seconds for connecting.
     """
 
@@ -101,26 +101,26 @@ class Client:
         self.address = parts.netloc
         self._path = parts.path
         self._credential = credential
-        #: What the header of the manager's own answers says: its name, and the attempt as the path names it.
+        #: Expected header of the manager's answers: its name, and the attempt as in the path.
         self._signature = "/".join([credential.manager, *parts.path.split("/")[-3:]])
         self._container = container
-        #: Begins the names of its requests; unique to this runner.
+        #: Prefix of the names of its requests; unique to this runner.
         self._prefix = os.urandom(8).hex()
         self._number = 0
         self._connection = _connection(parts.scheme, parts.netloc, authority, connect_s)
-        #: What a connection that breaks raises.
+        #: Exceptions of a broken connection.
         self._breaks: Tuple[Type[Exception], ...] = (OSError, HTTPException)
         self._is_kept = False
-        #: The manager takes several posts in one request, as it has said.
+        #: The manager accepts several posts in one request, according to its registration answer.
         self.takes_together = False
 
     def post(self, route: str, body: Body) -> Body:
         return self._exchange("POST", route, _encode(body).encode("utf-8", "replace"))
 
     def post_together(self, posts: List[Post]) -> List[Answer]:
-        """The answers to the first few of these posts, in one request; later ones were not carried out.
+        """The answers to the first of these posts, in one request; later ones were not carried out.
 
-        Raises what the request as a whole is refused with: nothing is known of any of them then.
+        Raises the refusal of the whole request: the fate of its posts is unknown then.
         """
         parts: List[str] = []
         for route, body in posts:
@@ -140,7 +140,7 @@ class Client:
             if status != 200:
                 self._refuse(status if isinstance(status, int) else 0, answer, part.get("retryAfterS"))
             if not isinstance(answer, dict) or not _fits(answer, route):
-                raise Unavailable("the manager at {} does not say what became of {}".format(self.address, route))
+                raise Unavailable("the manager at {} did not report the result of {}".format(self.address, route))
             return answer
 
         return judged
@@ -149,8 +149,8 @@ class Client:
         return self._exchange("GET", route, None)
 
     def download(self, route: str, path: str) -> bool:
-        """Writes the answer's body to a file; False, and no file, for an answer without one. Raises OSError of the
-        file."""
+        """Writes the answer's body to a file; False, and no file, for an answer without a body. Raises the file's
+        OSError."""
         response = self._respond("GET", route, None)
         if response.status == 204:
             self._read(response)
@@ -171,7 +171,7 @@ class Client:
         return answer
 
     def _respond(self, method: str, route: str, data: Optional[bytes]) -> "http.client.HTTPResponse":
-        """The response to a request that was accepted, its body not yet read."""
+        """The response to an accepted request, with an unread body."""
         response = self._send(method, route, data)
         if response.getheader(protocol.ANSWER_HEADER) != "{}/{}".format(self._signature, self._request_name):
             raise self._foreign(response)
@@ -180,14 +180,14 @@ class Client:
         return response
 
     def _foreign(self, response: "http.client.HTTPResponse") -> Unavailable:
-        """The answer of a proxy, a firewall, a login page or another manager: it says nothing about the attempt."""
+        """The error for an answer of a proxy, a firewall, a login page or another manager."""
         response.close()
         self.close()
-        sentence = "what answers at {} is not the manager of this attempt (it says {} {})"
+        sentence = "the server at {} is not the manager of this attempt (it answered {} {})"
         return Unavailable(sentence.format(self.address, response.status, response.reason), None, response.status)
 
     def _send(self, method: str, route: str, data: Optional[bytes]) -> "http.client.HTTPResponse":
-        """A connection that was kept may have been closed meanwhile, which says nothing about the manager."""
+        """Whether to reconnect: the server may have closed an idle connection."""
         if self._is_kept:
             try:
                 return self._request(method, route, data)
@@ -213,18 +213,18 @@ class Client:
 
     @property
     def _request_name(self) -> str:
-        """The name of the request under way, which its answer repeats."""
+        """The name of the current request, which its answer repeats."""
         return "{}-{}".format(self._prefix, self._number)
 
     def _connect(self) -> None:
-        """Connects unless connected. The time limit of connecting ends with this."""
+        """Connects unless connected. The time limit for connecting ends with this."""
         if self._connection.sock is None:
             self._connection.connect()
             connected: Any = self._connection.sock
             connected.settimeout(_TIMEOUT_S)
 
     def _read(self, response: "http.client.HTTPResponse") -> bytes:
-        """The answer, read in pieces, because older Pythons set aside as much memory as is asked for."""
+        """The answer, read in pieces, as older Pythons allocate the requested size in advance."""
         pieces = [self._piece(response, _PIECE_BYTES)]
         while pieces[-1] and len(pieces) < _MAX_PIECES:
             pieces.append(self._piece(response, _PIECE_BYTES))
@@ -240,7 +240,7 @@ class Client:
             length += len(data)
             data = self._piece(response, _COPY_BYTES)
         if expected is not None and length != expected:
-            self._break(OSError("only {} of {} bytes came".format(length, expected)))
+            self._break(OSError("received only {} of {} bytes".format(length, expected)))
 
     def _piece(self, response: "http.client.HTTPResponse", size: int) -> bytes:
         try:
@@ -261,13 +261,13 @@ class Client:
         self._refuse(status, told, _seconds(retry_after))
 
     def _refuse(self, status: int, told: Any, retry_after_s: Any) -> NoReturn:
-        """Raises the error of a refusal of the manager. `told`: the answer's body."""
+        """Raises the error of a refusal by the manager. `told`: the answer's body."""
         sentence = str(told.get("error")) if isinstance(told, dict) else "nothing"
         if status == 410:
             raise Fenced(sentence)
         if status in (400, 409, 413):
             raise Refused(sentence, status)
-        text = "the manager at {} says: {}".format(self.address, sentence)
+        text = "the manager at {} answered: {}".format(self.address, sentence)
         if status in (401, 403, 404):
             raise Denied(text, status)
         raise Unavailable(text, retry_after_s if isinstance(retry_after_s, (int, float)) else None, status)
@@ -282,7 +282,7 @@ def _connection(scheme: str, address: str, authority: str, connect_s: float) -> 
 
 
 def _context(authority: str) -> "ssl.SSLContext":
-    """TLS that trusts the authority the manager names, even where another one signed that."""
+    """TLS that trusts the manager's authority, even if that is signed by another one."""
     import ssl
 
     context = ssl.create_default_context()
@@ -306,14 +306,14 @@ def _fits(answer: Body, route: str) -> bool:
 
 
 def _has(answer: Body, name: str, kind: Type[object]) -> bool:
-    """JSON's numbers are no truth values, and the other way round; any value is an object."""
+    """Whether a value has a type: numbers and booleans are distinct; any value matches object."""
     value = answer.get(name)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return is_number if kind is int else name in answer and isinstance(value, kind)
 
 
 def _seconds(text: Optional[str]) -> Optional[float]:
-    """A date, the other form that is allowed, is not worth the trouble: the usual waits are right then."""
+    """Seconds in the header. A date, the other allowed form, is ignored: the default waits apply."""
     if text is None or not text.strip().isdigit():
         return None
     return min(float(text), _LONGEST_RETRY_AFTER_S)

@@ -1,10 +1,9 @@
-"""The user's command and everything it starts, to the last of them; and the evidence of its end, in a folder that the
-manager may read, with the container that has the folder (of several of one attempt the latest registered).
+"""The user's command and all processes that it starts, until their end; and the evidence of the end.
 
-A runner has one command and is the subreaper (in most containers also process 1), so whatever is below it belongs to
-the command, wherever it went and whatever it did to its environment. No descriptors of processes are used: clusters
-have kernels without them. Where a container has no `/proc`, descendants cannot be found: then it is the command's
-process group, or, for process 1, all processes.
+The evidence is in a folder that the manager may read, with the container that owns the folder (the last registered of
+an attempt). A runner has one command and is the subreaper (often also process 1), so all processes below it belong to
+the command. It uses no process descriptors: clusters have kernels without them. In a container without `/proc`,
+descendants cannot be found: the command's process group is used instead or, for process 1, all processes.
 """
 
 import json
@@ -21,13 +20,13 @@ from trial_runner.processes import Exit
 from trial_runner.runner.settings import Settings
 from trial_runner.wire import foreign_files, shortage, stderr_end
 
-#: Seconds until processes that were killed are looked for again; usually SIGCHLD comes before.
+#: Seconds until killed processes are checked again; usually SIGCHLD arrives before.
 _LOOK_AGAIN_S = 0.1
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class ProcessTree:
-    """`on_end` is called once, when nothing of the command is left."""
+    """`on_end`: called once, when all processes of the command are gone."""
 
     def __init__(self, loop: Loop, on_end: Callable[[Exit], None]) -> None:
         self._loop = loop
@@ -50,7 +49,8 @@ class ProcessTree:
                 os.close(descriptor)
 
     def terminate(self, number: int, grace_s: float) -> None:
-        """Sends a signal to all, and SIGKILL to the rest after `grace_s` seconds; the shortest of calls counts."""
+        """Sends a signal to all, and SIGKILL to the rest after `grace_s` seconds; the shortest of several calls
+        counts."""
         kill_at = time.monotonic() + grace_s
         if self._is_over or (self._kill_timer is not None and self._kill_at <= kill_at):
             return
@@ -62,7 +62,7 @@ class ProcessTree:
         self._kill_timer = self._loop.call_later(grace_s, self.look)
 
     def look(self) -> None:
-        """Looks at all processes; to be called when a child has ended."""
+        """Checks all processes; called when a child has ended."""
         if self._is_over:
             return
         self._reap()
@@ -77,12 +77,12 @@ class ProcessTree:
         if not processes.are_shown():
             return processes.signal_unseen(self.main_pid, number)
         living = processes.with_descendants(processes.children(os.getpid()))
-        # The main process first: a shell that outlives its child would begin the next command.
+        # the main process first: a shell that outlives its child would begin the next command
         for pid in sorted(living, key=lambda pid: pid != self.main_pid):
             processes.send_signal(pid, number)
 
     def _has_living(self) -> bool:
-        """Whether any is left, of those that can be found."""
+        """Whether any process is left, of those that can be found."""
         can_be_reached = os.getpid() == 1 or processes.are_shown()
         return processes.has_children() and (can_be_reached or processes.has_group(self.main_pid))
 
@@ -107,9 +107,9 @@ def _open_output(path: str) -> int:
     return descriptor
 
 
-#: Seconds between two looks at a folder that another container may have taken over.
+#: Seconds between two checks of a folder that another container may take over.
 LOOK_S = 5.0
-#: Of a registration, which names up to `protocol.MOST_OUTBOXES` outboxes.
+#: Maximum size of a registration, which names up to `protocol.MOST_OUTBOXES` outboxes.
 _REPORT_BYTES = 1024 * 1024
 
 
@@ -121,11 +121,11 @@ class Claim:
         self._container = container
 
     def make(self, registration: Dict[str, Any]) -> None:
-        """Leaves the registration for the manager. Raises OSError."""
+        """Writes the registration for the manager. Raises OSError."""
         foreign_files.write_whole(self._folder, protocol.RUNNER_FILE, json.dumps(registration).encode(), 0o666)
 
     def is_lost(self) -> bool:
-        """Whether another container has registered since; False when that cannot be read: storage may fail for a
+        """Whether another container has registered since; False if that cannot be read: storage may fail for a
         while."""
         try:
             report = foreign_files.read(self._folder, protocol.RUNNER_FILE, 0, _REPORT_BYTES)
@@ -136,8 +136,7 @@ class Claim:
 
 
 class Left(NamedTuple):
-    """Files that a container leaves behind: bytes of each outbox and log, and sentences about those it could not
-    deliver."""
+    """Files that a container leaves: sizes of outboxes and logs, and sentences about undelivered data."""
 
     container: str
     outboxes: Dict[str, int]
@@ -155,7 +154,7 @@ class Evidence(NamedTuple):
     signal: Optional[int]
     started_ms: int
     ended_ms: int
-    #: At most 2048 bytes of standard error, of a command that failed.
+    #: At most 2048 bytes of standard error, of a failed command.
     stderr_tail: str
 
     @classmethod
@@ -165,7 +164,7 @@ class Evidence(NamedTuple):
 
     @classmethod
     def not_started(cls, exit_code: int, sentence: str) -> "Evidence":
-        """The command never ran; the sentence says why."""
+        """The evidence of a command that never ran. The sentence says why."""
         return cls(0, exit_code, None, now_ms(), now_ms(), sentence[: protocol.MAX_STDERR_TAIL // 4])
 
     @property
@@ -177,7 +176,7 @@ class Evidence(NamedTuple):
         return self.pid != 0
 
     def status(self, outboxes: Dict[str, int], undelivered: List[str]) -> Dict[str, Any]:
-        """The body of the status post. `outboxes`: bytes that were reported."""
+        """The body of the status post. `outboxes`: number of reported bytes."""
         return {
             "event": "exited",
             "exitCode": self.exit_code,
@@ -192,7 +191,7 @@ class Evidence(NamedTuple):
         }
 
     def write(self, settings: Settings, left: Left, say: Callable[[str], None]) -> None:
-        """Makes the exit file, as the keeper does, and says in it what else there is to be read."""
+        """Writes the exit file, like the keeper, with the list of files to read."""
         content = {
             "name": settings.job_name,
             "pid": self.pid,
@@ -213,11 +212,11 @@ def _boot_ms() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * 1000)
 
 
-#: Milliseconds since the epoch when the machine was started, by its clock as this process found it.
+#: Boot time of the machine in milliseconds since the epoch, by its clock when this process started.
 _BOOTED_MS = time.time_ns() // 1000000 - _boot_ms()
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch by this machine's clock as it was when this process began: differences of two
-    answers are durations, even when the clock is set."""
+    """Milliseconds since the epoch by the clock as it was when this process started: differences of two values are
+    durations, even if the clock is set."""
     return _BOOTED_MS + _boot_ms()

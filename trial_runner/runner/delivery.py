@@ -1,5 +1,4 @@
-"""The delivery of an attempt's posts, and sentences about those the manager will not get: said at once, and part of the
-runner's last word."""
+"""The delivery of an attempt's posts, and sentences about undelivered ones: printed, and part of the final report."""
 
 import threading
 import time
@@ -14,7 +13,7 @@ _MAX_CHARACTERS = 300
 
 
 class Undelivered:
-    """The first few sentences are kept, the others counted. Any thread may add one."""
+    """Sentences: the first few are stored, the others counted. Any thread may add one."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -22,7 +21,7 @@ class Undelivered:
         self._more = 0
 
     def add(self, sentence: str) -> None:
-        """Says the sentence, once."""
+        """Prints and stores the sentence, once."""
         sentence = sentence[:_MAX_CHARACTERS]
         if sentence in self._sentences:
             return
@@ -33,17 +32,17 @@ class Undelivered:
         self._say(sentence)
 
     def sentences(self) -> List[str]:
-        return [*self._sentences, "and {} more of the kind".format(self._more)] if self._more else self._sentences[:]
+        return [*self._sentences, "and {} more like these".format(self._more)] if self._more else self._sentences[:]
 
 
-#: Seconds for each later post when the time for the one before it was over.
+#: Seconds for each later post when a post ran out of time.
 _LAST_TRY_S = 5.0
-#: Seconds until a turn that failed is tried again.
+#: Seconds until a failed turn is repeated.
 _FAULT_WAIT_S = 0.5
 
 
 class Delivery(threading.Thread):
-    """`streams`, the most urgent first. `on_over` is called in this thread when it has nothing more to do."""
+    """`streams`: the most urgent first. `on_over`: called in this thread when it has nothing more to do."""
 
     def __init__(
         self,
@@ -65,15 +64,15 @@ class Delivery(threading.Thread):
         self._has_ended = False
         #: The report of the end, until it is one of the streams.
         self._farewell: Optional[Stream] = None
-        #: When what cannot be delivered of an ended command is given up.
+        #: When undelivered data of an ended command is given up.
         self._give_up_at = 0.0
         self._trouble = ""
-        #: The manager takes no more posts of this attempt.
+        #: The manager accepts no more posts of this attempt.
         self.is_fenced = False
         #: The last request of several posts failed: they are made one by one until one of them succeeds.
         self._is_apart = False
-        #: The end was posted with other things. The manager may have decided by it though no answer came, and refuse
-        #: those when they come again.
+        #: The end was posted together with other data. The manager may have closed the attempt although no answer
+        #: arrived, and then refuses the repeated data.
         self._may_be_decided = False
 
     def notice(self) -> None:
@@ -96,13 +95,13 @@ class Delivery(threading.Thread):
                 pass
         except Fenced as fence:
             self.is_fenced = True
-            self._say("The manager has decided this attempt: {}".format(fence))
+            self._say("The manager has closed this attempt: {}".format(fence))
         finally:
             self._client.close()
             self._on_over()
 
     def _safe_turn(self) -> bool:
-        """As `_turn`; what fails there, such as for want of memory, is tried again as long as an end has time."""
+        """As `_turn`; failures, for example for lack of memory, are retried as long as an end has time."""
         try:
             return self._turn()
         except Fenced:
@@ -115,7 +114,7 @@ class Delivery(threading.Thread):
             return True
 
     def _turn(self) -> bool:
-        """Posts one thing or waits for one. False: it is over. Raises Fenced."""
+        """Posts one thing or waits for one. False: finished. Raises Fenced."""
         self._take_news()
         if self._is_ending and self._trouble and time.monotonic() > self._give_up_at:
             self._give_up()
@@ -146,14 +145,14 @@ class Delivery(threading.Thread):
             self._give_up_at = time.monotonic() + self._drain_s
 
     def _give_up(self) -> None:
-        """Gives up what is under way; later posts get a moment each: a manager that refuses results may take the
+        """Gives up the current post; later posts get a moment each: a manager that refuses results may accept the
         end."""
         for stream in self._at_work():
             stream.give_up()
         self._give_up_at = time.monotonic() + min(self._drain_s, _LAST_TRY_S)
 
     def _at_work(self) -> List[Stream]:
-        """All streams while the command runs; afterwards the first, in their order, that has something left."""
+        """All streams while the command runs; afterwards the first, in order, that has data left."""
         if not self._is_ending:
             return self._streams
         left = [(stream.place_at_end, stream) for stream in self._streams if not stream.is_done]
@@ -161,7 +160,7 @@ class Delivery(threading.Thread):
         return [stream for place, stream in left if place is not None and place == first]
 
     def _most_urgent(self) -> Optional[Stream]:
-        """The stream that is due, in the order of the streams; or else the one that will be first."""
+        """The due stream, in the order of the streams; otherwise the one that is due next."""
         now = time.monotonic()
         times = [
             (max(now, due_at), stream)
@@ -180,7 +179,7 @@ class Delivery(threading.Thread):
                 self._news.wait(seconds)
 
     def _together(self, first: Stream) -> List[Stream]:
-        """The streams that are posted with one that is due, in the order that the manager needs."""
+        """The streams to post together with a due one, in the order that the manager needs."""
         if not self._client.takes_together or self._is_apart:
             return [first]
         now = time.monotonic()
@@ -225,9 +224,9 @@ class Delivery(threading.Thread):
         except Fenced:
             if not self._may_be_decided:
                 raise
-            stream.is_given_up = True  # it came with the end that the manager has decided by
+            stream.is_given_up = True  # it was part of the request whose end closed the attempt
         except Exception:
-            # A fault of ours must not cost the results of the others, nor those that come later.
+            # a bug must not cost the results of other streams, nor later ones
             stream.put_off(None)
             self._complain(traceback.format_exc().rstrip())
         else:
@@ -237,7 +236,7 @@ class Delivery(threading.Thread):
             self._complain("")
 
     def _complain(self, trouble: str) -> None:
-        """Once when it begins, once when it is over."""
+        """Prints a trouble once when it begins, and once when it is over."""
         if bool(trouble) != bool(self._trouble):
             self._say("{}; trying again".format(trouble) if trouble else "the manager answers again")
         self._trouble = trouble

@@ -1,7 +1,7 @@
 """The channel exec: what the manager starts inside the container through the platform's own API.
 
-For clusters that can neither reach us nor share storage with us. The container runs the archive with
-`NNI_RUNNER_CHANNEL=exec`, and waits; the manager starts the same archive beside it, as often as it needs::
+For clusters without network or shared storage to the manager. The container runs the archive with
+`NNI_RUNNER_CHANNEL=exec`, and waits; the manager starts the same archive next to it, as often as needed::
 
     python3 runner.pyz fill [FOLDER]      stdin: a frame {"record": text, "code": bytes of the archive}, then the tar.gz
                                          stdout: a frame {"filled": true}
@@ -13,11 +13,11 @@ For clusters that can neither reach us nor share storage with us. The container 
     python3 runner.pyz channel [FOLDER]   stdin: nothing. stdout: a frame {"channel": "push", "exec" or ""}: what a
                                          runner with `NNI_RUNNER_CHANNEL=push-or-exec` has chosen so far
 
-Without a folder it is that of the container's own environment. Frames are those of `protocol`. Each call is complete in
-itself and harmless to repeat: one that broke off is made again from what is stored. `exited` comes only in a call
-without further lines, so a manager that has stored all of it is done. A container that has chosen to push can be read
-in the same way, for when its posts do not arrive. Exit codes: 0;
-`EXIT_USAGE` with a sentence on stderr; `EXIT_CANNOT_START` when the disk refuses.
+Without a folder it is the container's own, from its environment. Frames are those of `protocol`. Each call is
+self-contained and can be repeated safely: an interrupted one is repeated from the stored offsets. `exited` comes only
+in a call without further lines, so a manager that has stored all of it is done. A container that has chosen to push can
+be read in the same way, in case its posts do not arrive. Exit codes: 0; `EXIT_USAGE` with a sentence on stderr;
+`EXIT_CANNOT_START` if the disk fails.
 """
 
 import base64
@@ -36,10 +36,10 @@ from trial_runner.wire.descriptors import Descriptor
 
 _ARCHIVE = ".code.tar.gz"
 _COPY_BYTES = 256 * 1024
-#: Bytes of stretches and logs that one call tells, so that it ends while the command goes on writing.
+#: Maximum bytes of lines and logs per call, so that it ends while the command continues writing.
 _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_LOOK_S = 1.0
-#: Of `runner.json` and `exit.json`, each of which names up to `protocol.MOST_OUTBOXES` outboxes.
+#: Maximum size of `runner.json` and `exit.json`, which name up to `protocol.MOST_OUTBOXES` outboxes.
 _REPORT_BYTES = 1024 * 1024
 _CHANNEL_BYTES = 16
 
@@ -49,11 +49,11 @@ class _BadCall(Exception):
 
 
 def main(arguments: List[str]) -> int:
-    """`arguments`: what to do, and the attempt's folder, or none."""
+    """`arguments`: the verb, and optionally the attempt's folder."""
     verbs = {"fill": _fill, "read": _read, "release": _release, "channel": _channel}
     try:
         if len(arguments) > 2 or arguments[0] not in verbs:
-            raise _BadCall("call it without arguments, or with {} and a folder.".format(", ".join(sorted(verbs))))
+            raise _BadCall("use no arguments, or {} and a folder.".format(", ".join(sorted(verbs))))
         folder = arguments[1] if len(arguments) == 2 else os.environ.get(protocol.ENV_SYSTEM_DIR) or "nni"
         verbs[arguments[0]](os.path.realpath(folder))
     except (_BadCall, code_archive.BadArchive, ValueError, protocol.FrameTooLarge) as error:
@@ -66,17 +66,17 @@ def main(arguments: List[str]) -> int:
 
 
 def choose(folder: str, channel: str) -> None:
-    """Tells the manager which channel was chosen; empty: it is not decided. Raises OSError."""
+    """Writes the chosen channel for the manager; empty: undecided. Raises OSError."""
     foreign_files.write_whole(folder, protocol.CHANNEL_FILE, channel.encode(), 0o666)
 
 
 def open_anew(folder: str) -> None:
-    """An earlier container of this folder may have been released."""
+    """Removes the release of an earlier container of this folder."""
     foreign_files.remove(folder, protocol.RELEASED_FILE)
 
 
 def begin(folder: str, code_folder: str, patience_s: float) -> None:
-    """Returns when the manager has put parameters and code there, or its time is over."""
+    """Returns when the manager has written parameters and code, or when time is up."""
     open_anew(folder)
     deadline = time.monotonic() + patience_s
     backoff = Backoff(RETRY_WAITS_S, least=0.5)
@@ -88,7 +88,7 @@ def begin(folder: str, code_folder: str, patience_s: float) -> None:
 
 
 def _fill(folder: str) -> None:
-    """The code first: parameters say that all of it is there. What is filled stays, the command may use it by now."""
+    """Writes the code first: parameters mean that it is complete. Existing files stay, as the command may use them."""
     if os.path.exists(os.path.join(folder, protocol.PARAMETER_FILE)):
         return _tell({"filled": True})
     frame = _take_frame(sys.stdin.buffer)
@@ -110,7 +110,7 @@ def _fill(folder: str) -> None:
 def _read(folder: str) -> None:
     frame = _take_frame(sys.stdin.buffer)
     outboxes, logs = _offsets(frame, "outboxes"), _offsets(frame, "logs")
-    # before what they speak of
+    # before the data that they describe
     registration, end = _report(folder, protocol.RUNNER_FILE), _report(folder, protocol.EXIT_FILE)
     if registration is not None:
         _tell(dict(registration, event="greeting"))
@@ -120,7 +120,7 @@ def _read(folder: str) -> None:
         )
         if end is not None and is_ours and is_all:
             _tell(dict(end, event="exited"))
-    elif end is not None:  # the command was never started
+    elif end is not None:  # the command never started
         _tell(dict(end, event="exited"))
     _tell({"event": "read"})
 
@@ -139,7 +139,7 @@ def _channel(folder: str) -> None:
 
 
 def _tell_results(folder: str, offsets: Dict[str, int], is_ended: bool) -> bool:
-    """Whether that was all there is."""
+    """Whether that was everything."""
     reader = Outboxes(folder, _say)
     reader.rewind(offsets)
     frame = 0
@@ -187,10 +187,10 @@ def _take_frame(source: BinaryIO) -> Dict[str, Any]:
     size = protocol.frame_length(head) if len(head) == protocol.HEADER_BYTES else 0
     body = source.read(size)
     if not size or len(body) < size:
-        raise _BadCall("what comes on stdin is no frame; see trial_runner.protocol.")
+        raise _BadCall("stdin does not contain a frame; see trial_runner.protocol.")
     frame = json.loads(body.decode())
     if not isinstance(frame, dict):
-        raise _BadCall("what comes on stdin is no frame of an object.")
+        raise _BadCall("stdin does not contain a frame with an object.")
     return frame
 
 

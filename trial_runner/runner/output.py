@@ -1,8 +1,7 @@
-"""The command's output: copied to the runner's own, where the platform collects it, and forwarded as log files; and,
-for storage that has a file only once it is closed, what the command holds open, copied to short files that are closed.
+"""Copies the command's output to the runner's own, which the platform collects, and forwards it as log files.
 
-Each in a thread of its own, because the reader of that output may be slow, and such storage takes its time: results
-must not wait for it.
+For storage that shows files only after they are closed, it also copies open files to short closed ones. Each task has
+its own thread, as the reader of the output and such storage may be slow, but results must not wait.
 """
 
 import os
@@ -29,7 +28,7 @@ class Copy(NamedTuple):
 
 
 class Echo(threading.Thread):
-    """Begins at the files' present ends."""
+    """Starts at the files' present ends."""
 
     def __init__(self, copies: List[Copy]) -> None:
         super().__init__(name="echo", daemon=True)
@@ -39,11 +38,11 @@ class Echo(threading.Thread):
         self._is_last = False
 
     def notice(self) -> None:
-        """The files may have grown."""
+        """Notes that the files may have grown."""
         self._news.set()
 
     def finish(self, patience_s: float) -> None:
-        """Copies the rest and ends; gives up after so many seconds."""
+        """Copies the rest and ends; gives up after a number of seconds."""
         self._is_last = True
         self._news.set()
         self.join(patience_s)
@@ -64,7 +63,7 @@ class Echo(threading.Thread):
                 self._offsets[copy] += os.write(copy.descriptor, data)
                 data = _read_pipe(copy, self._offsets[copy])
         except OSError:
-            del self._offsets[copy]  # our output has no reader any more, or the file is gone
+            del self._offsets[copy]  # the output's reader or the file is gone
 
 
 def _read_pipe(copy: Copy, offset: int) -> bytes:
@@ -72,7 +71,7 @@ def _read_pipe(copy: Copy, offset: int) -> bytes:
 
 
 def _is_same_file(copy: Copy) -> bool:
-    """The runner's output was sent into that very file: copying would never end."""
+    """Whether the runner's output is that same file: copying would never end."""
     try:
         return os.path.samestat(os.stat(copy.path), os.fstat(copy.descriptor))
     except OSError:
@@ -91,20 +90,20 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 class LogFile:
-    """A log file, and how far it has been delivered."""
+    """A log file, and how much of it was delivered."""
 
     def __init__(self, name: str, path: str) -> None:
         #: stdout, stderr or trial.log.
         self.name = name
         self.path = path
         self.offset = 0
-        #: What the manager has from a file of an earlier container.
+        #: Bytes that the manager has from a file of an earlier container.
         self.shift = 0
         self.is_given_up = False
 
     @property
     def unsent(self) -> int:
-        """The bytes that were not sent yet."""
+        """The unsent bytes."""
         return 0 if self.is_given_up else max(0, self.size - self.offset)
 
     @property
@@ -121,7 +120,7 @@ class _Piece(NamedTuple):
 
 
 class LogForward(Stream):
-    """Posts one log. `source`: the process it is of when that is not the reporter, else empty."""
+    """Posts one log. `source`: its process, unless that is the reporter; otherwise empty."""
 
     place_at_end = 2
 
@@ -131,7 +130,7 @@ class LogForward(Stream):
         self._source = source
         self._undelivered = undelivered
         self._pending: Optional[_Piece] = None
-        #: When what has changed is to be posted; None when nothing has.
+        #: When changes are to be posted; None: there are none.
         self._post_at: Optional[float] = 0.0
 
     def note_change(self) -> None:
@@ -158,7 +157,7 @@ class LogForward(Stream):
         try:
             offset = answer()["offset"]
         except Refused as error:
-            sentence = "The manager refuses {} ({}): it stays in the trial's folder."
+            sentence = "The manager refused {} ({}): it stays in the trial's folder."
             self._undelivered.add(sentence.format(self._file.name, error))
             self._file.is_given_up = True
             self._pending = None
@@ -168,7 +167,7 @@ class LogForward(Stream):
 
     def give_up(self) -> None:
         super().give_up()
-        self._undelivered.add("Time was up before all logs were delivered: the rest stays in the trial's folder.")
+        self._undelivered.add("Time ran out before all logs were delivered: the rest stays in the trial's folder.")
 
     def _on_stored(self, piece: _Piece, offset: int) -> None:
         file = self._file
@@ -177,16 +176,16 @@ class LogForward(Stream):
             return
         file.offset = max(0, offset - file.shift)
         if file.offset <= piece.start:
-            raise Unavailable("the manager has {} only to byte {}".format(file.name, offset))
+            raise Unavailable("the manager has {} only up to byte {}".format(file.name, offset))
 
 
 def text_of(data: bytes) -> str:
-    """Text of the same length in UTF-8 as the bytes: each byte that belongs to no character becomes a question mark."""
+    """Text with the same length in UTF-8 as the bytes: each invalid byte becomes a question mark."""
     return _UNDECODED.sub("?", data.decode("utf-8", "surrogateescape"))
 
 
 def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
-    """The next piece of a log; None when there is not even a whole character, or the file is gone."""
+    """The next piece of a log; None if there is no complete character, or the file is gone."""
     try:
         data = foreign_files.read(*os.path.split(file.path), offset=file.offset, limit=protocol.MAX_LOG_POST)
     except OSError:
@@ -197,7 +196,7 @@ def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
 
 
 def _incomplete_bytes(data: bytes) -> int:
-    """The number of bytes at the end that are the beginning of a character."""
+    """The number of bytes at the end that start an incomplete character."""
     for count, byte in enumerate(reversed(data[-3:]), 1):
         if byte >= 0xC0:
             length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
@@ -211,12 +210,12 @@ def _incomplete_bytes(data: bytes) -> int:
 _PAUSE_S = 2.0
 _WRITING = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
-#: Name of a log or an outbox, and the folder below which it is.
+#: Name of a log or an outbox, and the folder that contains it.
 File = Tuple[str, str]
 
 
 class Pieces(threading.Thread):
-    """`folder`: the attempt's; `files`: those that there are now."""
+    """`folder`: the attempt's; `files`: the present ones."""
 
     def __init__(
         self, folder: str, container: str, files: Callable[[], List[File]], say: Callable[[str], None]
@@ -226,24 +225,24 @@ class Pieces(threading.Thread):
         self._place = "{}/{}".format(protocol.PIECES_FOLDER, container)
         self._files = files
         self._say = say
-        #: Name → bytes of it that were copied.
+        #: Name → number of copied bytes.
         self._copied: Dict[str, int] = {}
         self._news = threading.Event()
         self._end = threading.Event()
         self._trouble = ""
 
     def notice(self) -> None:
-        """Some file may be new, or have grown."""
+        """Notes that files may be new, or have grown."""
         self._news.set()
 
     def finish(self, patience_s: float) -> None:
-        """Removes the pieces: the files themselves are closed. Gives up after so many seconds."""
+        """Removes the pieces, as the files themselves are closed. Gives up after a number of seconds."""
         self._end.set()
         self._news.set()
         self.join(patience_s)
 
     def run(self) -> None:
-        removal.remove(os.path.join(self._folder, protocol.PIECES_FOLDER))  # those of a container before this one
+        removal.remove(os.path.join(self._folder, protocol.PIECES_FOLDER))  # those of an earlier container
         while not self._end.is_set():
             self._copy_all()
             self._end.wait(_PAUSE_S)

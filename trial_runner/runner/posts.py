@@ -8,10 +8,9 @@ from trial_runner.wire.backoff import Backoff
 
 
 class Stream:
-    """Used by the delivering thread alone."""
+    """Used only by the delivering thread."""
 
-    #: When its turn is once the command has ended: those with a higher number wait for all with a lower one. None: it
-    #: is about a command that runs.
+    #: Order after the command has ended: higher numbers wait for all lower ones. None: only for a running command.
     place_at_end: Optional[int] = 0
 
     def __init__(self) -> None:
@@ -22,7 +21,7 @@ class Stream:
         self._not_before = 0.0
 
     def note_change(self) -> None:
-        """Files may have grown."""
+        """Notes that files may have grown."""
 
     def note_end(self) -> None:
         """Notes that the files are complete."""
@@ -30,15 +29,15 @@ class Stream:
         self.note_change()
 
     def wanted_at(self) -> Optional[float]:
-        """A monotonic time, past when there is something to post now; None when there is nothing."""
+        """A monotonic time, in the past if there is something to post now; None: nothing to post."""
         raise NotImplementedError
 
     def post(self) -> Post:
-        """The post that is due now; a later call may answer another one."""
+        """The post that is due now; a later call may return another one."""
         raise NotImplementedError
 
     def settle(self, answer: Answer) -> None:
-        """Takes the answer to what was to be posted. Raises Unavailable and Fenced."""
+        """Handles the answer to the post. Raises Unavailable and Fenced."""
         raise NotImplementedError
 
     @property
@@ -52,7 +51,7 @@ class Stream:
         return self.is_given_up or self.wanted_at() is None
 
     def give_up(self) -> None:
-        """Gives up: time is up."""
+        """Gives up, as time is up."""
         self.is_given_up = True
 
     def due_at(self) -> Optional[float]:
@@ -60,7 +59,7 @@ class Stream:
         return None if wanted_at is None else max(wanted_at, self._not_before)
 
     def put_off(self, seconds: Optional[float]) -> None:
-        """Puts off the next try of a failed post; None leaves the wait to us."""
+        """Delays the retry of a failed post; None: the default wait."""
         self._not_before = time.monotonic() + (self._backoff.next_wait() if seconds is None else seconds)
 
     def succeed(self) -> None:
@@ -71,12 +70,12 @@ class Stream:
 _EVERY_S = 5.0
 _SHORTEST_S = 0.05
 
-#: Called with the seconds between SIGTERM and SIGKILL, None when the manager names none; from the delivering thread.
+#: Called with the seconds between SIGTERM and SIGKILL, or None: the manager's answer has none. Delivering thread.
 OnStop = Callable[[Optional[float]], None]
 
 
 class Heartbeat(Stream):
-    """Never done and never in the way of an end."""
+    """Never done, and never delays an end."""
 
     place_at_end = None
 
@@ -85,12 +84,12 @@ class Heartbeat(Stream):
         self._is_reporter = is_reporter
         self._on_stop = on_stop
         self._every_s = _EVERY_S
-        # The reporting process posts its first one after the post that the command runs: its answer may have all that
-        # a heartbeat's has: the interval that the manager wants, and whether to stop.
+        # the reporting process starts heartbeats after the post that the command runs, whose answer has the same
+        # fields: the manager's interval, and whether to stop
         self._next_at = None if is_reporter else time.monotonic()
 
     def begin(self, answer: Dict[str, Any]) -> None:
-        """Begins, with the answer to the post that the command runs."""
+        """Starts, with the answer to the post that the command runs."""
         has_pace = _number(answer.get("everyS")) is not None
         self._note_pace(answer)
         self._next_at = time.monotonic() + (self._every_s if has_pace else 0.0)
@@ -116,7 +115,7 @@ class Heartbeat(Stream):
 
 
 def hear_stop(answer: Dict[str, Any], on_stop: OnStop) -> None:
-    """Stops the command where the answer to a heartbeat or status says so."""
+    """Stops the command if the answer to a heartbeat or status requests it."""
     if answer.get("stop") is True:
         on_stop(_number(answer.get("graceS")))
 
@@ -127,7 +126,7 @@ def _number(value: object) -> Optional[float]:
 
 
 class Status(Stream):
-    """`body`: called when the post is due, so that it can list the posts before; `answered`: called with the answer."""
+    """`body`: called when the post is due, to include earlier posts; `answered`: called with the answer."""
 
     def __init__(
         self,
@@ -156,13 +155,13 @@ class Status(Stream):
         try:
             reply = answer()
         except Refused as error:
-            self._say("The manager refuses the status {!r} ({}).".format(self._event, error))
+            self._say("The manager refused the status {!r} ({}).".format(self._event, error))
             reply = {}
         except Fenced as fence:
             if self._event != "exited":
                 raise
-            # Reported before, and the answer was lost; or decided without us. Either way logs are taken on.
-            self._say("The manager has decided this attempt: {}".format(fence))
+            # reported before with a lost answer, or closed without this report; logs are accepted in both cases
+            self._say("The manager has closed this attempt: {}".format(fence))
             reply = {}
         self._is_answered = True
         self._answered(reply)

@@ -1,4 +1,4 @@
-"""The command's environment: the runner's own, less the runner's own settings, plus the trial's."""
+"""The command's environment: the runner's own, without the runner's settings, plus the trial's."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ _RUNNERS_OWN = (
 
 
 def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str) -> Dict[str, str]:
-    """The stand-in comes last on the path: a real `nni` is before it."""
+    """PYTHONPATH with the stand-in last: a real `nni` comes before it."""
     kept = {name: value for name, value in environment.items() if name not in _RUNNERS_OWN}
     kept.update(
         {
@@ -55,7 +55,7 @@ def of_command(environment: Mapping[str, str], settings: Settings, stand_in: str
 
 
 def provide(clean_up: ExitStack, system_dir: str) -> str:
-    """A path for PYTHONPATH; `clean_up` removes what was made, in the one folder that surely can be written.
+    """A path for PYTHONPATH; `clean_up` removes created files, in the only folder that is surely writable.
 
     Raises OSError.
     """
@@ -74,8 +74,8 @@ def provide(clean_up: ExitStack, system_dir: str) -> str:
     return made
 
 
-#: Seconds after which a runner that may choose stops trying to reach the manager and lets itself be read: from storage,
-#: whose results come late, and by commands in its container, which cost little.
+#: Seconds after which a choosing runner stops trying to reach the manager and lets itself be read: from storage, whose
+#: results arrive late, or by commands in its container, which cost little.
 _PROBE_S = 15.0
 _PROBE_BEFORE_EXEC_S = 5.0
 _ARCHIVE = ".code.tar.gz"
@@ -84,7 +84,7 @@ _Answer = TypeVar("_Answer")
 
 
 def registration(channel: str, container: str, outboxes: Dict[str, int]) -> Dict[str, Any]:
-    """The body of the version post. `outboxes`: bytes of each that this container found when it started."""
+    """The body of the version post. `outboxes`: sizes that this container found when it started."""
     return {
         "container": container,
         "outboxes": outboxes,
@@ -97,9 +97,9 @@ def registration(channel: str, container: str, outboxes: Dict[str, int]) -> Dict
 
 
 class Preparation:
-    """Each step raises Unavailable once its patience is over, Denied, Refused, Fenced, BadArchive and OSError.
+    """Each step raises Unavailable when its patience is over, Denied, Refused, Fenced, BadArchive and OSError.
 
-    `clients`: of the manager's addresses; the one that answers is left.
+    `clients`: of the manager's addresses; only the one that answers is kept.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class Preparation:
         self._registration = registration(protocol.PUSH, container, outboxes)
         self._registration[protocol.INLINE_CODE] = settings.is_code_fetched
         self._say = say
-        #: The answer to the registration, which may hold what the next requests would ask for.
+        #: The answer to the registration, which may contain the next answers.
         self._answer: Dict[str, Any] = {}
 
     def register(self) -> None:
-        """Raises Unavailable early when the runner may let itself be read instead."""
+        """Raises Unavailable early if the runner may let itself be read instead."""
         patience_s = self._settings.drain_s
         if self._settings.channel == AUTO and os.path.exists(self._parameter_file):
             patience_s = min(_PROBE_S, patience_s)
@@ -129,7 +129,7 @@ class Preparation:
         self._until_answered(self._register_somewhere, patience_s)
 
     def _register_somewhere(self) -> None:
-        """Registers at each address in turn, until one answers as the manager does, also with a refusal."""
+        """Registers at each address in turn, until the manager answers at one, even with a refusal."""
         errors = []
         for client in self._clients:
             try:
@@ -145,7 +145,7 @@ class Preparation:
         raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
 
     def fetch_code(self) -> None:
-        """Into the code folder, which exists afterwards."""
+        """Gets the code into the code folder, which exists afterwards."""
         os.makedirs(self._settings.code_dir, exist_ok=True)
         if self._answer.get("hasCode") is False:
             return
@@ -156,7 +156,7 @@ class Preparation:
             os.unlink(archive)
 
     def _unpack_inline(self, archive: str) -> bool:
-        """False when the registration's answer holds no code, or none that is whole."""
+        """False if the registration's answer contains no complete code."""
         inline = self._answer.pop(protocol.INLINE_CODE, None)
         try:
             data = base64.b64decode(inline, validate=True) if isinstance(inline, str) else b""
@@ -165,12 +165,12 @@ class Preparation:
                 code_archive.unpack(archive, self._settings.code_dir)
                 os.unlink(archive)
         except (ValueError, code_archive.DamagedArchive) as error:
-            self._say("the code that came with the registration's answer is asked for again: {}".format(error))
+            self._say("the code in the registration's answer is damaged; requesting it again: {}".format(error))
             return False
         return bool(data)
 
     def _unpack_code(self, archive: str) -> bool:
-        """False when there is none. A proxy in between may have let half of it pass."""
+        """False if there is none. A proxy may have truncated it."""
         is_there = self._clients[0].download("code", archive)
         try:
             if is_there:
@@ -180,7 +180,7 @@ class Preparation:
         return is_there
 
     def fetch_parameters(self) -> None:
-        """Into the file that SDKs read."""
+        """Writes the parameters into the file that SDKs read."""
         record = self._answer.get("record")
         if not isinstance(record, dict):
             record = self._until_answered(lambda: self._clients[0].get("parameters"))
@@ -207,19 +207,19 @@ class Preparation:
             time.sleep(wait)
 
 
-#: Seconds: what the manager wrote a moment ago may not be seen here yet.
+#: Seconds to wait for files that the manager has just written to be visible here.
 _STORAGE_PATIENCE_S = 15.0
 _STORAGE_LOOK_S = 0.2
 
 
 def place_stored(environment: Mapping[str, str], system_dir: str, code_dir: str) -> None:
-    """Puts code and parameters from mounted storage into their places, unless they are there. Raises BadArchive,
+    """Copies code and parameters from mounted storage to their places, unless they exist. Raises BadArchive,
     OSError."""
     archive, record = environment.get(protocol.ENV_CODE_ARCHIVE), environment.get(protocol.ENV_RECORD)
     own = os.path.join(system_dir, protocol.PARAMETER_FILE)
     if record and not os.path.exists(own):
         _wait_for(record)
-        import shutil  # seldom needed, as in `launch`
+        import shutil  # seldom needed
 
         shutil.copyfile(record, own)
     if archive and not os.path.exists(code_dir):
@@ -235,6 +235,6 @@ def _wait_for(path: str) -> None:
     while not os.path.exists(path):
         if time.monotonic() > deadline:
             raise FileNotFoundError(
-                2, "it is not there: what is mounted here is not the storage that the manager has mounted", path
+                2, "it does not exist: the mounted storage is not the one that the manager has mounted", path
             )
         time.sleep(_STORAGE_LOOK_S)

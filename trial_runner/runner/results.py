@@ -1,9 +1,9 @@
-"""The results that trials report: posted outbox by outbox in turns, and those that NNI's 2.x SDK prints, as lines of an
-outbox: ``NNISDK_MEb'{"type": "FINAL", "value": "0.75", …}'``.
+"""The results that trials report, posted outbox by outbox in turns.
 
-The files are the buffer: one batch is in memory. An offset in a post is the file's, plus what an earlier runner of this
-attempt delivered from a file that is not here (its container is gone). So what the manager has stored stays as it is,
-and what comes now is added to it.
+Includes results that NNI's 2.x SDK prints, as lines of an outbox: ``NNISDK_MEb'{"type": "FINAL", "value": "0.75",
+…}'``. The files are the buffer: only one batch is in memory. An offset in a post is the file's, plus the size that an
+earlier runner of this attempt delivered from a file that is not here (its container is gone). So stored data stays as
+it is, and new data is added to it.
 """
 
 import json
@@ -22,12 +22,12 @@ from trial_runner.wire.outbox_files import file_name, file_of
 
 _TOO_LARGE = 413
 _SMALLEST_CHUNK = 1024
-#: Seconds for which results wait for company: the last one, as a rule, for the end of the command.
+#: Seconds that results wait for others; the last result usually for the end of the command.
 _GATHER_S = 0.05
 
 
 class OutboxForward(Stream):
-    """`stored`: bytes that the manager has of each outbox."""
+    """`stored`: number of bytes that the manager has of each outbox."""
 
     def __init__(self, outboxes: Outboxes, folder: str, stored: Dict[str, int], undelivered: Undelivered) -> None:
         super().__init__()
@@ -36,16 +36,16 @@ class OutboxForward(Stream):
         self._undelivered = undelivered
         self._shifts = {name: max(0, size - _size(folder, file_of(name, stored))) for name, size in stored.items()}
         self._outboxes.rewind({name: size - self._shifts[name] for name, size in stored.items()})
-        #: What is known to be stored, of each outbox.
+        #: Number of bytes known to be stored, by outbox.
         self.stored = dict(stored)
         self._given_up: Set[str] = set()
-        #: The file that the pending chunk is of.
+        #: The file of the pending chunk.
         self._latest = ""
         self._pending: Optional[OutboxRecords] = None
-        #: Outboxes found at the last look that are still to be sent in this round.
+        #: Outboxes of the last listing that are still to be sent in this round.
         self._round: List[str] = []
         self._has_changed = True
-        #: When what has changed is looked at, by the monotonic clock.
+        #: When changes are read, by the monotonic clock.
         self._look_at = 0.0
 
     def note_change(self) -> None:
@@ -84,17 +84,17 @@ class OutboxForward(Stream):
         except Unavailable as error:
             if error.status != _TOO_LARGE or not self._can_be_smaller(chunk):
                 raise
-            self._make_smaller(chunk)  # for a proxy in between
+            self._make_smaller(chunk)  # a proxy may limit the size
             return
         self._on_stored(chunk, offset)
 
     def give_up(self) -> None:
         super().give_up()
-        self._undelivered.add("Time was up before all results were delivered: the rest stays in the trial's folder.")
+        self._undelivered.add("Time ran out before all results were delivered: the rest stays in the trial's folder.")
 
     @property
     def is_last(self) -> bool:
-        """False also where the files do not simply say it: what became other ones, and too many to count."""
+        """False also if the files do not show it reliably: replaced ones, and too many to count."""
         if self._round:
             return False
         read, there = self._outboxes.offsets(), self._outboxes.sizes()
@@ -102,15 +102,14 @@ class OutboxForward(Stream):
         return is_plain and all(size == read.get(name, 0) for name, size in there.items())
 
     def sizes(self) -> Dict[str, int]:
-        """The bytes of the first outboxes that are stored once what is under way is: all of
-        thousands would make too large a post."""
+        """Stored bytes of the first outboxes, including current posts: a post about thousands would be too large."""
         sizes = dict(self.stored)
         if self._pending is not None and not self.is_given_up:
             sizes[self._pending.outbox] = self._pending.end + self._shifts.get(self._pending.outbox, 0)
         return dict(sorted(sizes.items())[: protocol.MOST_OUTBOXES])
 
     def _next_chunk(self) -> Optional[OutboxRecords]:
-        """The next chunk: of each outbox once before any is served again; the folder is listed once for each round."""
+        """The next chunk: each outbox once per round; the folder is listed once per round."""
         for names in (self._round, None):
             self._round = self._outboxes.names()[::-1] if names is None else names
             while self._round:
@@ -127,18 +126,18 @@ class OutboxForward(Stream):
         self._pending = None
         self._outboxes.move(chunk.outbox, local)
         if local <= chunk.start and chunk.end > chunk.start:
-            raise Unavailable("the manager has {} only to byte {}".format(chunk.outbox, offset))
+            raise Unavailable("the manager has {} only up to byte {}".format(chunk.outbox, offset))
 
     def _on_refused(self, chunk: OutboxRecords, error: Refused) -> None:
         if error.status == _TOO_LARGE and self._can_be_smaller(chunk):
             self._make_smaller(chunk)
         elif error.status == _TOO_LARGE and chunk.lines:
-            self._undelivered.add("{} has a record that is too large for the manager at offset {}".format(*chunk[:2]))
+            self._undelivered.add("{} has, at offset {}, a record that is too large for the manager".format(*chunk[:2]))
             self._pending = chunk._replace(lines=[protocol.TOO_LONG] if chunk.lines != [protocol.TOO_LONG] else [])
         else:
-            sentence = "The manager refuses {} ({}): it stays in the trial's folder."
+            sentence = "The manager refused {} ({}): it stays in the trial's folder."
             self._undelivered.add(sentence.format(chunk.outbox, error))
-            self._given_up.add(self._latest)  # the file, whatever outbox it is by now
+            self._given_up.add(self._latest)  # the file, whatever its outbox is now
             self._pending = None
 
     def _can_be_smaller(self, chunk: OutboxRecords) -> bool:
@@ -180,7 +179,7 @@ class StdoutMetrics:
         removal.remove(outbox)
 
     def extract(self, is_all: bool) -> None:
-        """Takes what is new. `is_all`: the output is complete. A full disk delays results, and loses none."""
+        """Reads new data. `is_all`: the output is complete. A full disk delays results, but loses none."""
         try:
             self._write()
             while self._read():
@@ -204,7 +203,7 @@ class StdoutMetrics:
         return bool(data)
 
     def _take(self, is_all: bool) -> None:
-        """Results of whole lines; of the rest, only what may become one is kept."""
+        """Results in complete lines; of the rest, only a possible result is kept."""
         mark = protocol.STDOUT_METRIC_MARK
         begin = self._buffer.find(mark)
         while begin >= 0:
@@ -232,7 +231,7 @@ class StdoutMetrics:
 
 
 def _lines(printed: bytes) -> bytes:
-    """The lines of the results in one printed line, which begins with a mark; two threads may have printed at once."""
+    """The result lines in one printed line, which begins with a mark; two threads may have printed at once."""
     texts = printed.decode("utf-8", "replace").split(protocol.STDOUT_METRIC_MARK.decode())[1:]
     return b"".join(line.encode() for line in map(_line, texts) if line is not None)
 
@@ -248,7 +247,7 @@ def _line(text: str) -> Optional[str]:
 
 
 def _json(value: Any) -> str:
-    """A value as one line of JSON; text that is JSON already stays as it is. Raises ValueError."""
+    """A value as one line of JSON; JSON text is kept. Raises ValueError."""
     if not isinstance(value, str):
         return json.dumps(value)
     decoded = json.loads(value)

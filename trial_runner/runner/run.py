@@ -1,4 +1,4 @@
-"""The run of one trial's command: the loop that starts it, watches it, delivers what it reports, and ends it."""
+"""The run of one trial's command: the loop that starts it, watches it, delivers its reports, and ends it."""
 
 import os
 import signal
@@ -34,9 +34,9 @@ class Mailbox:
         loop.watch(reader, lambda _: self._open(reader))
 
     def put(self, call: Callable[[], None]) -> None:
-        """Has the loop call this; any thread may."""
+        """Makes the loop call this; thread-safe."""
         self._calls.append(call)
-        with suppress(BlockingIOError):  # so full that the loop will wake anyway
+        with suppress(BlockingIOError):  # the pipe is full, so the loop will wake anyway
             os.write(self._writer, b"!")
 
     def _open(self, reader: int) -> None:
@@ -45,18 +45,18 @@ class Mailbox:
             self._calls.popleft()()
 
 
-#: Seconds that the reader of our output may take for the rest of it.
+#: Seconds for the reader of the output to read the rest.
 _ECHO_S = 10.0
-#: Seconds that storage may take for the removal of what was copied for it.
+#: Seconds for storage to remove temporary copies.
 _PIECES_S = 10.0
-#: Seconds for the manager to read in this container once its end was asked for.
+#: Seconds for the manager to read in this container after its end was requested.
 _READ_S = 10.0
 _FORWARDED = (signal.SIGTERM, signal.SIGINT)
 
 
 class Run:
-    """`client`: None where nothing is posted and the manager reads the folder, which has our `claim` then. With both,
-    the manager may read what does not arrive.
+    """`client`: None: nothing is posted, and the manager reads the folder, which then has our `claim`. With both, the
+    manager may read what does not arrive.
 
     `stored`: see OutboxForward.
     """
@@ -73,9 +73,9 @@ class Run:
         self._settings = settings
         self._container = container
         self._claim = claim
-        #: Another container of this attempt has taken the folder over.
+        #: Another container of this attempt has taken over the folder.
         self._is_superseded = False
-        #: The platform or user has asked for the container's end.
+        #: The platform or user has requested the container's end.
         self._is_end_asked = False
         self._say = say
         self._loop = Loop(self._on_fault)
@@ -87,7 +87,7 @@ class Run:
         self._undelivered = Undelivered(say)
         self._outboxes = Outboxes(settings.system_dir, self._undelivered.add)
         self._evidence: Optional[Evidence] = None
-        #: What was missing of the outboxes when the command had ended: a sentence, or empty.
+        #: Missing outboxes when the command had ended: a sentence, or empty.
         self._gone = ""
         self._started_ms = 0
         self._reports: Optional[OutboxForward] = None
@@ -95,12 +95,12 @@ class Run:
         self._pieces = self._copy_to_pieces(settings)
         self._client = client
         self._is_delivery_over = False
-        #: The manager wanted no more before the command had ended.
+        #: The manager closed the attempt before the command had ended.
         self._is_cut_off = False
         self._delivery = None if client is None else self._deliver(client, stored)
 
     def run(self, environment: Dict[str, str]) -> int:
-        """The exit code of the whole. Raises OSError and ValueError when the command cannot be started."""
+        """The exit code of the whole. Raises OSError and ValueError if the command cannot start."""
         self._loop.watch_signals((signal.SIGCHLD, *_FORWARDED), self._on_signals)
         self._started_ms = now_ms()
         settings = self._settings
@@ -115,7 +115,7 @@ class Run:
             self._loop.call_later(LOOK_S, self._look_at_claim)
         self._loop.run()
         if self._undelivered.sentences():
-            self._write_evidence()  # more may be known to be lost by now
+            self._write_evidence()  # more losses may be known by now
         self._echo.finish(_ECHO_S)
         if self._pieces is not None:
             self._pieces.finish(_PIECES_S)
@@ -129,16 +129,16 @@ class Run:
         outbox_folders = [self._path(folder) for folder in self._outboxes.folders()]
         return [self._settings.system_dir, self._settings.output_dir, metrics_folder, *outbox_folders]
 
-    # Storage that has closed files alone
+    # Storage that shows only closed files
 
     def _copy_to_pieces(self, settings: Settings) -> Optional[Pieces]:
-        """None where the folder is not read, or open files in it are visible anyway."""
+        """None if the folder is not read, or if open files in it are visible anyway."""
         if not settings.has_pieces or self._claim is None or settings.channel != protocol.PULL:
             return None
         return Pieces(settings.system_dir, self._container, self._held_files, self._say)
 
     def _held_files(self) -> List[File]:
-        """Outboxes with names that need escaping are copied at the end."""
+        """Outboxes whose names need escaping are copied at the end."""
         found = [
             (os.path.basename(log.path), os.path.dirname(log.path)) for log in self._logs() if os.path.exists(log.path)
         ]
@@ -186,11 +186,11 @@ class Run:
             left = Left(self._container, self._outboxes.sizes(), logs, self._undelivered.sentences(), self._gone)
             self._evidence.write(self._settings, left, self._say)
 
-    # What happens, in the loop's thread
+    # Events, in the loop's thread
 
     def _on_fault(self, error: Exception) -> None:
         stack = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
-        self._say("fault of the runner: " + stack)
+        self._say("runner error: " + stack)
 
     def _on_changed(self) -> None:
         self._printed.extract(False)
@@ -220,7 +220,7 @@ class Run:
             self._stop_when_released()
 
     def _stop_when_released(self) -> None:
-        """Waits until the manager has read all: in a container that has ended it could not."""
+        """Waits until the manager has read everything, which it could not in an ended container."""
         if self._claim is not None and os.path.lexists(self._path(protocol.RELEASED_FILE)):
             self._loop.stop()
 
@@ -230,16 +230,16 @@ class Run:
                 self._loop.call_later(LOOK_S, self._look_at_claim)
             return
         self._is_superseded = True
-        self._say("Another container of this attempt has taken its folder over: this one ends.")
+        self._say("Another container of this attempt has taken over its folder: ending this one.")
         self._tree.terminate(signal.SIGTERM, self._settings.grace_s)
 
     def _on_delivery_end(self) -> None:
-        """Either all is delivered, or the manager takes no more."""
+        """Ends when everything is delivered, or the manager accepts no more."""
         self._is_delivery_over = True
         if self._evidence is not None:
             self._loop.stop()
         elif self._delivery is not None and self._delivery.is_fenced:
-            # Beside the one that reports, most end by themselves now; platforms call a job failed of which one did not.
+            # most processes next to the reporting one end on their own now; a nonzero exit would fail the job
             self._loop.call_later(0 if self._settings.is_reporter else self._settings.grace_s, self._cut_off)
 
     def _cut_off(self) -> None:
@@ -257,7 +257,7 @@ class Run:
     def _on_end_asked(self, number: int) -> None:
         self._is_end_asked = True
         self._tree.terminate(number, self._settings.grace_s)
-        if self._evidence is not None:  # what is left to deliver has as long as a command would have
+        if self._evidence is not None:  # undelivered data gets the same time as a command
             self._loop.call_later(self._settings.grace_s, self._loop.stop)
 
     def _exit_code(self) -> int:
@@ -266,7 +266,7 @@ class Run:
         assert self._evidence is not None, "the loop ends after the tree"
         return self._evidence.exit_code_of_runner
 
-    # What happens in the delivering thread
+    # Events, in the delivering thread
 
     def _on_stop(self, grace_s: Optional[float]) -> None:
         seconds = self._settings.grace_s if grace_s is None else grace_s

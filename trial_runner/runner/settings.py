@@ -1,7 +1,7 @@
-"""The runner's settings: its environment variables, the token, which is taken out before anything is started, and which
-of a role's replicas this process is.
+"""The runner's settings: its environment variables, the token, and which of a role's replicas this process is.
 
-The first of the role that reports does so, in the attempt's own folder; every other has a folder below it.
+The token is removed before anything starts. The first replica of the reporting role reports, in the attempt's own
+folder; every other one has a folder below it.
 """
 
 import json
@@ -20,10 +20,10 @@ class Credential:
     __slots__ = ("_token",)
 
     def __init__(self, token: str) -> None:
-        """Raises BadSetting for what no header may hold."""
+        """Raises BadSetting for characters that are not valid in a header."""
         if not token or not all("!" <= character <= "~" for character in token):
             raise BadSetting(
-                "{} is not a token: give the one that the manager made for this attempt.".format(protocol.ENV_TOKEN)
+                "{} is not a token: use the one that the manager created for this attempt.".format(protocol.ENV_TOKEN)
             )
         self._token = token
 
@@ -40,7 +40,7 @@ class Credential:
 
 
 def take_credential(environment: MutableMapping[str, str]) -> Credential:
-    """Removes the token, also where `/proc` shows what this process was started with. Raises BadSetting."""
+    """Removes the token, also where `/proc` shows the initial environment. Raises BadSetting."""
     if environment is os.environ:
         processes.forbid_inspection()
         launch.overwrite_variable(os.fsencode(protocol.ENV_TOKEN))
@@ -59,13 +59,13 @@ class BadSetting(Exception):
 
 
 class Settings(NamedTuple):
-    """Folders are absolute paths, without links: what is made a link later is not followed."""
+    """Folders are absolute paths without links: a later link is not followed."""
 
-    #: Addresses of the one manager, of which some may not be reached; none when the channel is pull or exec.
+    #: Addresses of the manager, some may be unreachable; empty on the channels pull and exec.
     manager_urls: Tuple[str, ...]
     #: PEM; empty: only what the machine trusts.
     manager_ca: str
-    #: Of the job, for its mark and its exit file.
+    #: Name of the job, for its mark and its exit file.
     job_name: str
     command: str
     grace_s: float
@@ -76,10 +76,10 @@ class Settings(NamedTuple):
     system_dir: str
     output_dir: str
     code_dir: str
-    #: Outlives the attempt, if the platform named one.
+    #: Outlives the attempt, if set by the platform.
     checkpoint_dir: str
     drain_s: float
-    #: The folder is storage that has a file only once it is closed.
+    #: The folder's storage shows files only after they are closed.
     has_pieces: bool
 
 
@@ -116,9 +116,7 @@ def _manager_urls(environment: Mapping[str, str], channel: str) -> Tuple[str, ..
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise BadSetting(
-                "{} is {!r}: give the address that begins with http:// or https://.".format(
-                    protocol.ENV_MANAGER_URL, url
-                )
+                "{} is {!r}: use an address that begins with http:// or https://.".format(protocol.ENV_MANAGER_URL, url)
             )
     return tuple(url.rstrip("/") for url in urls)
 
@@ -131,15 +129,17 @@ def _documented_name(environment: Mapping[str, str]) -> str:
 def _required(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name)
     if not value:
-        raise BadSetting("{} is not set: the runner is started by a platform of the manager, not by hand.".format(name))
+        raise BadSetting(
+            "{} is not set: a platform of the manager starts the runner; do not start it by hand.".format(name)
+        )
     return value
 
 
 def _choice(environment: Mapping[str, str], name: str, choices: Tuple[str, ...]) -> str:
-    """The first choice is the default."""
+    """The value. The first choice is the default."""
     value = environment.get(name) or choices[0]
     if value not in choices:
-        raise BadSetting("{} is {!r}: give one of {}.".format(name, value, ", ".join(choices)))
+        raise BadSetting("{} is {!r}: use one of {}.".format(name, value, ", ".join(choices)))
     return value
 
 
@@ -150,17 +150,17 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
     except ValueError:
         seconds = -1.0
     if not (0 <= seconds and math.isfinite(seconds)):
-        raise BadSetting("{} is {!r}: give a number of seconds, 0 or more.".format(name, text))
+        raise BadSetting("{} is {!r}: use a number of seconds, 0 or more.".format(name, text))
     return seconds
 
 
-#: Of operators that number the processes of a role: PyTorchJob, FrameworkController, AdaptDL.
+#: Variables of operators that number the processes of a role: PyTorchJob, FrameworkController, AdaptDL.
 _NUMBERS = ("FC_TASK_INDEX", "ADAPTDL_REPLICA_RANK", "RANK")
 _DEFAULT_FOLDER = "nni"
 
 
 def settle_replica(environment: MutableMapping[str, str]) -> None:
-    """Sets the reporting process and this process's folder, for a job of several processes. Quiet for a job of one."""
+    """Sets the reporting process and this process's folder in a job of several processes; otherwise no effect."""
     role = environment.get(protocol.ENV_ROLE)
     if not role:
         return
@@ -175,7 +175,7 @@ def settle_replica(environment: MutableMapping[str, str]) -> None:
 
 
 def _index(environment: Mapping[str, str], role: str) -> int:
-    """The number of this replica within its role; 0 where nothing tells."""
+    """The number of this replica within its role; 0: unknown."""
     try:
         task = json.loads(environment.get("TF_CONFIG") or "{}").get("task", {})
         if str(task.get("type", "")).lower() == role.lower():

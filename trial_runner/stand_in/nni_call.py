@@ -84,7 +84,7 @@ def _publish(function: Any) -> None:
 
 
 def _advise(error: Any) -> None:
-    """Adds to an error about a module or file that is not here where it has to be."""
+    """Adds advice to an error about a module or file that is missing here."""
     if isinstance(error, ModuleNotFoundError):
         if error.name:
             error.msg += "; call optimize with code_directory, a folder that holds {}".format(error.name.split(".")[0])
@@ -135,12 +135,12 @@ def _imported(module: str, name: str) -> Any:
 
 
 def _require_version(version: str) -> None:
-    """Ends the program where this Python cannot read what one of another version has written."""
+    """Ends the program if this Python cannot read what another version has written."""
     own = "{}.{}".format(*sys.version_info)
     if own != version:
         sys.exit(
             "{}{}, and this is Python {} ({}): a function of a notebook or of the program itself runs on the same "
-            "version only; put it into a module, or have Python {} here".format(
+            "version only; put it into a module, or use Python {} here".format(
                 _OTHER_PYTHON, version, own, sys.executable, version
             )
         )

@@ -1,10 +1,10 @@
 """The outbox of trial code: one JSON line for each result, appended to a file that the manager reads later; and the
 record of parameters that the trial was started with.
 
-Nothing here needs the manager to be there: a result is safe once its line is in the file. Each process writes a file of
-its own, ``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file that ``$NNI_OUTBOX`` names is
-left to programs without an SDK. So each file has one writer, and a line's number in its file identifies it. Standard
-library only, Python 3.7; `json` is imported when a value first needs it.
+Nothing here needs the manager: a result is safe once its line is in the file. Each process writes its own file,
+``<pid>-<8 random hex digits>.jsonl`` in the folder of ``$NNI_OUTBOX``; the file ``$NNI_OUTBOX`` itself is for programs
+without an SDK. So each file has one writer, and a line's number in its file identifies it. Standard library only,
+Python 3.7; `json` is imported when a value first needs it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 INTERMEDIATE = "intermediate"
 FINAL = "final"
 
-#: Bytes of one line, its newline included.
+#: Maximum size of one line in bytes, with its newline.
 MAX_LINE = 1000000
 
-#: How long a full or failing disk is waited for, in seconds.
+#: Seconds to wait while the disk is full or fails.
 PATIENCE = 600.0
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 2.0
-#: The greatest step: beyond it numbers of JSON are not exact everywhere.
+#: The greatest step: beyond it JSON numbers are not always exact.
 MOST_STEPS = 2**53 - 1
 
-#: Errors that may pass: a full disk gets room, a network file system comes back.
+#: Errors that may pass: a full disk gets space, a network file system comes back.
 PASSING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EIO))
 
 
 def report(kind: str, value: object, step: int | None = None) -> None:
     """Appends one result (`INTERMEDIATE` or `FINAL`) to this process's outbox; returns when the file has it.
 
-    `step`: of an intermediate result, from 0. Raises TypeError for a value that is not JSON and a step that is no whole
-    number, ValueError above `MAX_LINE` and for a step below 0, and OSError, naming the file, when it
-    cannot be written; a full disk is waited for up to `PATIENCE` seconds.
+    `step`: of an intermediate result, from 0. Raises TypeError for a value that is not JSON and a step that is not a
+    whole number, ValueError above `MAX_LINE` and for a step below 0, and OSError, naming the file, if it is not
+    writable; waits up to `PATIENCE` seconds for a full disk.
     """
     _outbox.append(encode_line(kind, json_text(value), checked_step(step)))
 
@@ -148,23 +148,23 @@ def _in_order(values: Any) -> object:
 
 
 class Outbox:
-    """The outbox of this process: opened at the first append, anew after a fork. Any thread may append.
+    """The outbox of this process: opened at the first append, again after a fork. Thread-safe.
 
-    Whenever the state of the file is in doubt, a new one is begun rather than a line risked: in a forked child, in a
-    signal handler that reports while its own thread is in the middle of an append, after an append that Ctrl-C ended.
+    If the state of the file is uncertain, a new one is begun: in a forked child, in a signal handler that reports
+    during an append of its own thread, and after an append that Ctrl-C ended.
     """
 
     _file: _File | None
 
     def __init__(self, folder: str | None = None) -> None:
-        """`folder` is where files are made; None asks the environment, at `settle` or the first append."""
+        """`folder`: where files are created; None: read from the environment, at `settle` or the first append."""
         self._folder = folder
         self._begin_anew()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._begin_anew)
 
     def settle(self) -> None:
-        """Asks the environment now. Where it names no folder, the first append says so."""
+        """Reads the environment now. If it has no folder, the first append raises."""
         try:
             self._folder = self._folder or _folder_from_environment()
         except RuntimeError:
@@ -196,7 +196,7 @@ class _File:
         self._patiently(self._open)
 
     def append(self, line: bytes) -> None:
-        """Writes a line after the rest of the one before it. A line of which nothing was written is given up."""
+        """Writes a line after the rest of the one before it. A completely unwritten line is given up."""
         self.busy = True
         try:
             self._patiently(self._write)
@@ -239,8 +239,8 @@ def _folder_from_environment() -> str:
     if os.environ.get("NNI_SYS_DIR"):
         return os.path.join(os.path.abspath(os.environ["NNI_SYS_DIR"]), "outbox")
     raise RuntimeError(
-        "There is nowhere to report to: neither NNI_OUTBOX nor NNI_SYS_DIR is set. Start the program as a trial, or "
-        "unset NNI_PLATFORM to run it by itself."
+        "NNI_OUTBOX and NNI_SYS_DIR are not set, so results cannot be reported. Start the program as a trial, or "
+        "unset NNI_PLATFORM to run it without an experiment."
     )
 
 
@@ -250,13 +250,13 @@ _outbox = Outbox()
 def read_record() -> str:
     """JSON text of ``parameter.cfg`` in ``$NNI_SYS_DIR``; it is there before the trial starts.
 
-    Raises RuntimeError when it is not: then this is no trial, or no longer one.
+    Raises RuntimeError when it is not: then this process is not a trial, or no longer one.
     """
     folder = os.environ.get("NNI_SYS_DIR")
     if not folder:
         raise RuntimeError(
             "This trial has no parameters: NNI_PLATFORM is set but NNI_SYS_DIR is not. Start the program as a trial, "
-            "or unset NNI_PLATFORM to run it by itself."
+            "or unset NNI_PLATFORM to run it without an experiment."
         )
     path = os.path.join(folder, "parameter.cfg")
     try:
@@ -264,6 +264,6 @@ def read_record() -> str:
             return file.read()
     except OSError as error:
         raise RuntimeError(
-            "This trial's parameters cannot be read from {} ({}). Is its folder still there and on this "
-            "machine?".format(path, error.strerror)
+            "This trial's parameters cannot be read from {} ({}). Check that its folder still exists on this "
+            "machine.".format(path, error.strerror)
         ) from error

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
 
-#: Folders of stand-ins that have looked already: two of them on one path must not hand over to each other for ever.
+#: Folders of stand-ins that have searched already: two of them on one path must not delegate to each other forever.
 _looked: set[str] = set()
 
 
 def use_real_nni(name: str, own_file: str) -> bool:
-    """Makes ``sys.modules[name]`` the real package; False when there is none.
+    """Makes ``sys.modules[name]`` the real package; False if there is none.
 
-    To be called while the stand-in package `name` at `own_file` is being imported. What goes wrong inside the real
-    package is raised as it is: a broken installation must not look like a working one.
+    Call it while the stand-in package `name` at `own_file` is being imported. Errors inside the real package are raised
+    unchanged: a broken installation must not look like a working one.
     """
     _looked.add(os.path.dirname(os.path.realpath(own_file)))
     spec = _find(name)

@@ -1,7 +1,6 @@
 """``python3 .../tuner_host/__main__.py``: the host of users' tuners and assessors, in whatever Python starts it.
 
-That Python finds our package by this file's place and by nothing else: what is installed beside the package may be made
-for another Python.
+That Python finds our package only by this file's location: packages installed next to it may be for another Python.
 """
 
 import os
@@ -9,7 +8,7 @@ import sys
 
 if sys.version_info < (3, 7):
     # without annotations or formatted text up to here, so that old ones can say it
-    sys.exit("Python {}.{} cannot run tuners and assessors; 3.7 or newer can".format(*sys.version_info[:2]))
+    sys.exit("Python {}.{} cannot run tuners and assessors; use 3.7 or newer".format(*sys.version_info[:2]))
 
 if __name__ == "__main__":
     import importlib.util

@@ -1,12 +1,12 @@
 """The frame of a tuner's process: pipes, signals and log around the verbs that it answers.
 
-It answers frames (`trial_runner.protocol`) on its standard input and output, one after the other, and ends quietly when
-its input does; `verbs` has the answers. Its standard error is the experiment's ``dispatcher.log``; whatever a user's
-class prints goes there too. It imports as little as possible, because an experiment's first trial waits for it.
+It answers frames (`trial_runner.protocol`) on its standard input and output, one after the other, and exits when its
+input ends; `verbs` has the answers. Its standard error is the experiment's ``dispatcher.log``, which also gets a user
+class's output. It imports as little as possible, because an experiment's first trial waits for it.
 
-It lives on whatever a verb raises. On SIGUSR1 it writes all stacks to its log and to the file
-``$NNI_MANAGER_STACK_FILE``, also while a call hangs. The file is emptied when the next request begins. It works in the
-folder ``$NNI_CHECKPOINT_DIRECTORY``, wherever it was started.
+It survives all exceptions of verbs. On SIGUSR1 it writes all stacks to its log and to the file
+``$NNI_MANAGER_STACK_FILE``, also while a call hangs. The file is emptied when the next request begins. Its working
+directory is ``$NNI_CHECKPOINT_DIRECTORY``.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def serve(verbs: Verbs) -> None:
 
 
 def _die_with_parent() -> None:
-    """Has this process die with its parent, also in a call that never returns and lets no other thread run."""
+    """Makes this process die with its parent, even in a call that never returns."""
     try:
         import ctypes
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (ImportError, OSError, AttributeError):  # a small Python: it ends with its input, unless a call hangs
+    except (ImportError, OSError, AttributeError):  # a minimal Python: it ends with its input, unless a call hangs
         _log.debug("this process cannot be told of its parent's death")
 
 
@@ -128,7 +128,7 @@ def _send_news(answers: int, sending: Lock) -> None:
 
 
 def _end() -> None:
-    """Ends the process at once: a thread that the user's class left running must not keep it."""
+    """Ends the process at once, as threads of the user's class may still run."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,7 +1,7 @@
 """A user's tuner in an experiment with NNI's `multiThread`: each proposal is generated in a thread of its own.
 
-So `generate_parameters` may wait for the result of another trial. Results, imports and all else are told by the main
-thread, one after the other.
+So `generate_parameters` may wait for the result of another trial. The main thread passes on results, imports and
+everything else, one after the other.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from trial_runner.tuner_host.user_tuner import UserTuner
 
 
 class ThreadedTuner(UserTuner):
-    """Answers a request for proposals at once with what is ready, and says when there is more."""
+    """Answers a request for proposals at once with the available ones, and reports when there are more."""
 
     def __init__(self, instance: Any) -> None:
         super().__init__(instance)
         self._lock = Lock()
-        #: Proposals that threads have generated, and what one of them raised.
+        #: Proposals that threads have generated, and the exception of one of them.
         self._ready: List[Tuple[int, Any]] = []
         self._error: Optional[BaseException] = None
         self._working = 0

@@ -1,11 +1,11 @@
 """A user's advisor: a class derived from NNI's `MsgDispatcherBase`, which is tuner and assessor in one.
 
-NNI runs it as the program that speaks to its manager. Here it is called as its base class calls it, without its threads
-and its socket: what the base opens as its channel collects the commands that the class sends. A trial's parameters that
-it sends later than they were asked for are kept until the next request.
+NNI runs it as the program that communicates with its manager. Here its methods are called as its base class calls them,
+without threads and socket: a fake channel collects the commands that the class sends. Parameters that it sends later
+than requested are kept until the next request.
 
-The class numbers its parameters by itself, in any form; trials have the manager's numbers. What an earlier process
-proposed is unknown to this instance: such results reach it through `handle_import_data`, if it has that.
+The class numbers its parameters in its own way; trials have the manager's numbers. This instance does not know
+proposals of an earlier process: their results reach it through `handle_import_data`, if it has that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BASE = "MsgDispatcherBase"
 
 
 def base_of(loaded: object) -> Optional[type]:
-    """The class of that name that `loaded` is derived from; None: it is no advisor."""
+    """The base class of that name of `loaded`; None: it is not an advisor."""
     return next((base for base in getattr(loaded, "__mro__", ()) if base.__name__ == BASE), None)
 
 
@@ -43,7 +43,7 @@ class Channel:
         """Does nothing."""
 
     def _send(self, command: Any, data: Any) -> None:
-        """Takes a command of the class; what it asks for that is not a trial or a stop changes nothing."""
+        """Handles a command of the class; commands other than trials and stops are ignored."""
         with self._lock:
             name = getattr(command, "name", str(command))
             if name == "NewTrialJob":
@@ -71,12 +71,12 @@ class Channel:
 
 
 def make_instance(make: Callable[[], Any], base: type) -> Tuple[Any, Channel]:
-    """The advisor that `make` makes, and its channel."""
+    """The advisor that `make` returns, and its channel."""
     channel, module = Channel(), sys.modules[base.__module__]
     setattr(module, "TunerCommandChannel", lambda *_: channel)  # noqa: B010 - what the module calls
     variables = getattr(module, "dispatcher_env_vars", None)
     if variables is not None:
-        url = "ws://127.0.0.1/tuner"  # nothing listens there; the base asks for a text
+        url = "ws://127.0.0.1/tuner"  # nothing listens there; the base only needs a text
         setattr(module, "dispatcher_env_vars", variables._replace(NNI_TUNER_COMMAND_CHANNEL=url))  # noqa: B010 - as above
     protocol = sys.modules.get("nni.runtime.protocol")
     if protocol is not None:
@@ -85,7 +85,7 @@ def make_instance(make: Callable[[], Any], base: type) -> Tuple[Any, Channel]:
 
 
 class UserAdvisor(Hooked, HostedTuner):
-    """Speaks to `instance` as `MsgDispatcherBase` does."""
+    """Calls `instance` as `MsgDispatcherBase` does."""
 
     watches = True
 
@@ -96,11 +96,11 @@ class UserAdvisor(Hooked, HostedTuner):
         self._is_initialized = False
         #: Our number of running trials → what the class sent for them.
         self._own: Dict[int, Message] = {}
-        #: Trial → how many of its intermediate results the class has.
+        #: Trial → number of its intermediate results that the class has.
         self._seen: Dict[str, int] = {}
-        #: Trials that the class was asked for and has not sent; it may do so at any time.
+        #: Trials that were requested from the class and not sent yet; it may send them at any time.
         self._owed = 0
-        #: Trials that have ended since the last request, for each of which NNI asks for another one.
+        #: Trials that have ended since the last request; for each, NNI requests another one.
         self._freed = 0
         self._proposed = 0
 
@@ -123,7 +123,7 @@ class UserAdvisor(Hooked, HostedTuner):
             self._channel.check()
 
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
-        """What the class has sent and sends now; it cannot say that no more will come."""
+        """Everything that the class has sent; it cannot say that no more will come."""
         made = self._collect(parameter_ids)
         missing = len(parameter_ids) - len(made)
         wanted = max(missing - self._owed, self._freed) if missing else 0
@@ -187,12 +187,12 @@ class UserAdvisor(Hooked, HostedTuner):
         self._channel.check()
 
     def _has(self, name: str) -> bool:
-        """Whether the class defines a method, which its base only refuses."""
+        """Whether the class defines a method that its base only refuses."""
         return getattr(type(self._instance), name, None) is not getattr(self._base, name, None)
 
 
 def _is_own(trial: Message) -> bool:
-    """Whether an advisor proposed its parameters; a person's have no place in its numbers."""
+    """Whether an advisor proposed its parameters; a user's have no place in its numbers."""
     return trial["parameter_id"] is not None and trial["source"] != "customized"
 
 

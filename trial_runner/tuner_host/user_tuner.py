@@ -1,9 +1,9 @@
-"""A user's tuner and assessor: classes written for NNI, by name methods of `nni.tuner.Tuner` and
+"""A user's tuner and assessor: classes written for NNI, with the methods of `nni.tuner.Tuner` and
 `nni.assessor.Assessor`.
 
-Nothing is imported from `nni` here: the class brings whichever `nni` it was written for. What an earlier process
-proposed is unknown to this instance (calling `receive_trial_result` for it raises in most classes), so such results
-reach it through `import_data`, once each.
+Nothing is imported from `nni` here: the class brings the `nni` that it was written for. This instance does not know
+proposals of an earlier process (`receive_trial_result` raises for them in most classes), so their results reach it
+through `import_data`, once each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING = (
 
 
 class Hooked:
-    """The methods of a user's class that NNI calls where there are any."""
+    """The optional methods of a user's class that NNI calls."""
 
     _instance: Any
 
@@ -40,16 +40,16 @@ def _call_hook(instance: Any, name: str) -> None:
 
 
 class UserTuner(Hooked, HostedTuner):
-    """Speaks to `instance` as NNI's dispatcher does."""
+    """Calls `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
-        #: What this instance has proposed and not heard of yet, by parameter id, as it made it: some classes look their
-        #: parameters up again, and what went through JSON is not always equal to them.
+        #: Pending proposals by parameter id, as the instance returned them: some classes look their parameters up, and
+        #: a JSON round trip does not always preserve equality.
         self._own: Dict[int, Any] = {}
-        #: Proposals the class made by itself, for ids that it had nothing for when they were asked for.
+        #: Proposals that the class made later, for ids that it had nothing for at the request.
         self._late: Deque[Tuple[int, Any]] = deque()
-        #: `save_checkpoint_dir` of a proposal → its parameter id, the latest one's.
+        #: `save_checkpoint_dir` of a proposal → the latest parameter id with it.
         self._saving: Dict[str, int] = {}
         self._proposed = 0
         self._imported = 0
@@ -58,9 +58,9 @@ class UserTuner(Hooked, HostedTuner):
         self._instance.update_search_space(search_space)
 
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
-        """As many proposals as the class has at the moment; NNI's classes cannot say that no more will come.
+        """As many proposals as the class has now; NNI's classes cannot say that no more will come.
 
-        What the class owes for earlier ids comes first, and it is asked for the rest.
+        Proposals that the class owes for earlier ids come first.
         """
         late = [self._late.popleft() for _ in range(min(len(parameter_ids), len(self._late)))]
         wanted = parameter_ids[len(late) :]
@@ -68,7 +68,7 @@ class UserTuner(Hooked, HostedTuner):
         return [*late, *map(self._noted, wanted, generated)], False
 
     def continues(self, parameter_id: int) -> Optional[int]:
-        """NNI's PBT names folders: a trial loads what an earlier one saved."""
+        """Handles NNI's PBT, which names folders: a trial loads what an earlier one saved."""
         parameters = self._own.get(parameter_id)
         if not isinstance(parameters, dict) or not isinstance(parameters.get("save_checkpoint_dir"), str):
             return None
@@ -104,7 +104,7 @@ class UserTuner(Hooked, HostedTuner):
 
     @property
     def _accepts_customized(self) -> bool:
-        """Results of parameters that a person gave are kept from a class until it says so."""
+        """Whether the class wants results of a user's parameters, which it must request."""
         return bool(getattr(self._instance, "_accept_customized", False))
 
     def _noted(self, parameter_id: int, parameters: Any) -> Tuple[int, Any]:
@@ -113,7 +113,7 @@ class UserTuner(Hooked, HostedTuner):
         return parameter_id, plain(proposed(parameters, self._instance))
 
     def _propose_late(self, parameter_id: int, parameters: Any) -> None:
-        """The `st_callback` of NNI's dispatcher, by which PBT, Evolution and PPO answer a request after a result."""
+        """The `st_callback` of NNI's dispatcher, with which PBT, Evolution and PPO answer a request after a result."""
         self._late.append(self._noted(parameter_id, parameters))
 
     def _generate(self, parameter_ids: List[int]) -> Sequence[Any]:
@@ -147,14 +147,14 @@ class UserTuner(Hooked, HostedTuner):
 
 
 def proposed(answer: Any, instance: Any) -> Any:
-    """What a user's class proposed. Raises TypeError for None, which no trial can read."""
+    """The proposal of a user's class. Raises TypeError for None, which no trial can read."""
     if answer is None:
         raise TypeError(_NOTHING.format(type(instance).__name__))
     return answer
 
 
 def plain(value: Any) -> Any:
-    """The value with numpy's numbers and arrays as JSON can hold them. The rest stays, and fails where it is
+    """The value with numpy's numbers and arrays as plain JSON values. Other values are unchanged, and fail when
     encoded."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
@@ -165,17 +165,17 @@ def plain(value: Any) -> Any:
 
 
 def _is_customized(result: Message) -> bool:
-    """A person gave its parameters."""
+    """Whether a user set its parameters."""
     return bool(result["source"] == "customized")
 
 
 def entry_of(result: Message) -> Message:
-    """The result as an import has it."""
+    """The result in the form of an import."""
     return {"parameter": result["parameters"], "value": restored(result["value"])}
 
 
 def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, Any]:
-    """NNI passes these to everyone; a class that names neither them nor ``**kwargs`` is spared."""
+    """NNI passes these to every class; they are omitted if it accepts neither them nor ``**kwargs``."""
     parameters = inspect.signature(function).parameters
     if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()):
         return extra
@@ -183,11 +183,11 @@ def _accepted(function: Callable[..., Any], extra: Dict[str, Any]) -> Dict[str, 
 
 
 class UserAssessor(Hooked, HostedAssessor):
-    """Speaks to `instance` as NNI's dispatcher does."""
+    """Calls `instance` as NNI's dispatcher does."""
 
     def __init__(self, instance: Any) -> None:
         self._instance = instance
-        #: For each running trial how many of its values the instance has seen.
+        #: For each running trial, the number of its values that the instance has seen.
         self._seen: Dict[str, int] = {}
 
     def judge(self, trial_id: str, history: Sequence[Any], steps: Optional[Sequence[int]] = None) -> bool:
@@ -197,10 +197,10 @@ class UserAssessor(Hooked, HostedAssessor):
     def trial_end(
         self, trial_id: str, success: bool, history: Sequence[Any], steps: Optional[Sequence[int]] = None
     ) -> None:
-        """Tells the instance of a trial's end; as in NNI, not of trials without intermediate results."""
+        """Notes a trial's end; as in NNI, not of trials without intermediate results."""
         seen = self._seen.pop(trial_id, 0)
         for step in range(seen + 1, len(history) + 1):
-            # after a restart, or when the last values came with the end: it must know them before the end
+            # after a restart, or if the last values came with the end: it must know them before the end
             self._instance.assess_trial(trial_id, restored(history[:step]))
         end = getattr(self._instance, "trial_end", None)
         if (seen or history) and end is not None:
@@ -212,12 +212,12 @@ def _is_good(answer: object) -> bool:
         return answer
     name = getattr(answer, "name", None)
     if name not in ("Good", "Bad"):
-        raise TypeError(f"assess_trial must answer AssessResult.Good or AssessResult.Bad, but it answered {answer!r}")
+        raise TypeError(f"assess_trial must return AssessResult.Good or AssessResult.Bad, but it returned {answer!r}")
     return str(name) == "Good"
 
 
 def restored(value: object) -> object:
-    """The same value with its arrays made; as it is where there is no numpy."""
+    """The same value with its arrays restored; unchanged without numpy."""
     if isinstance(value, dict):
         if _ITEMS in value:
             return _array(value)

@@ -1,15 +1,15 @@
-"""Users' classes: found, judged and made, in the Python that was chosen for them.
+"""Users' classes: found, validated and created, in the Python that was chosen for them.
 
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
 ==============  =========================================================  =======================================
 find            classes: {label: {class_name, code_directory,              {refusals: {label: sentence},
-                class_args: {name: value}, null: not judged}}              directions: {label: maximize, minimize}}
+                class_args: {name: value}, null: not checked}}             directions: {label: maximize, minimize}}
 validate        validator, code_directory, class_args                      {refusal: a sentence, or empty}
 ==============  =========================================================  =======================================
 
-Both import what they are asked about, and leave it imported. A sentence is ours, or the last line of a traceback with
-the line of the user's file that it names.
+Both import the classes, which stay imported. A sentence is ours, or the last line of a traceback with the line of the
+user's file that it names.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from trial_runner.tuner_host.verbs import HostedTuner, Message, Verbs
 
 
 class CannotUse(Exception):
-    """The config's description of a user's class cannot be used; the text is a sentence that names the field."""
+    """The config's description of a user's class is not usable; the text is a sentence that names the field."""
 
 
 class UserVerbs(Verbs):
-    """The verbs of `verbs` for users' classes, and two that judge them."""
+    """The verbs of `verbs` for users' classes, and two that validate them."""
 
     def __init__(self) -> None:
         super().__init__(_make_tuner, lambda spec: UserAssessor(_load(spec)(**_arguments(spec))), (CannotUse,))
@@ -40,15 +40,15 @@ class UserVerbs(Verbs):
 
 
 def load(class_name: str, code_directory: str) -> Callable[..., Any]:
-    """A user's class. Its folder goes in front of the search path, so what stands beside it can be imported.
+    """A user's class. Its folder is prepended to the search path, so modules next to it can be imported.
 
-    Raises CannotUse when there is no such folder, module or class; what the module itself raises passes through.
+    Raises CannotUse if the folder, module or class does not exist; exceptions of the module itself pass through.
     """
     module_name, _, name = class_name.rpartition(".")
     if not module_name or not name:
-        raise CannotUse(f"className {class_name!r} names no module; write module.Class.")
+        raise CannotUse(f"className {class_name!r} has no module; write module.Class.")
     if code_directory and not os.path.isdir(code_directory):
-        raise CannotUse(f"codeDirectory: there is no folder {code_directory}.")
+        raise CannotUse(f"codeDirectory: the folder {code_directory} does not exist.")
     if code_directory and code_directory not in sys.path:
         sys.path.insert(0, code_directory)
     loaded: Any = getattr(importlib.import_module(module_name), name, None)
@@ -88,7 +88,7 @@ def _find(request: Message) -> Message:
 def _default_direction(loaded: Callable[..., Any]) -> str:
     """The default of the argument `optimize_mode`, ``maximize`` or ``minimize``; empty: there is none.
 
-    An ``__init__`` that takes any keyword is taken to hand it on to the next class.
+    An ``__init__`` with arbitrary keywords is assumed to pass it to the next class.
     """
     classes = inspect.getmro(loaded) if inspect.isclass(loaded) else ()
     for made in (loaded, *(vars(one)["__init__"] for one in classes if "__init__" in vars(one))):
@@ -106,7 +106,7 @@ def _default_direction(loaded: Callable[..., Any]) -> str:
 
 
 def _judge(spec: Message) -> None:
-    """Raises CannotUse for arguments that the class would not take; one that does not say what it takes takes all."""
+    """Raises CannotUse for arguments that the class would not accept; a class without a signature accepts all."""
     loaded = _load(spec)
     if spec.get("class_args") is None:
         return
@@ -134,7 +134,7 @@ def _complaint(function: Callable[[Message], object], argument: Message) -> str:
         function(argument)
     except CannotUse as error:
         return str(error)
-    except SyntaxError as error:  # in these words with the file and the line
+    except SyntaxError as error:  # its message has the file and the line
         return f"{type(error).__name__}: {error}"
     except (Exception, SystemExit) as error:
         lines = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()

@@ -1,4 +1,4 @@
-"""The verbs that an experiment's tuner process answers, in whatever process they are asked.
+"""The verbs that an experiment's tuner process answers, independent of the process.
 
 ==============  =========================================================  =======================================
 verb            arguments                                                  result
@@ -18,19 +18,18 @@ state           –                                                          {tu
 ==============  =========================================================  =======================================
 
 Proposals that a tuner generates in threads of its own are `owed`. The event ``proposals`` says that one of them is
-ready for the next `propose`, which may ask for no others.
+ready for the next `propose`, which may have no new ids.
 
-`tuner` and `assessor`: {name, class_name, code_directory, class_args}, either a name or a class; of tuner and assessor
-of one experiment each is null in the process that does not run it. `tuner` has `expected`, too, for our own: {trials: a
-number or null, concurrency}. `history` and `results`, in the order of ends:
-{parameter_id or null, parameters, value or null, status, trial_id, source} and, with an assessor, `intermediates`.
-`unfinished`, in the order of creation, and `trials`: {parameter_id, parameters, trial_id, source}. `withdrawn`: ids of
-proposals that become no trials; `withdraws`: their parameters are proposed again, or other ones. `imported`: one list
-of {parameter, value} for each import. `continues`: parameter id of an earlier proposal, with the checkpoint of whose
-trial this one's begins. `values`: all intermediate results so far, of which the first `from` have been judged before.
-`steps`: of these results, where the trial reported some, and `earlier`: [[step, value]] of the attempts that it
-continues; with `intermediates`, too. `watches`: the tuner wants them, too. A tuner that stops trials may do so at any
-time: each answer may have `stop`.
+`tuner` and `assessor`: {name, class_name, code_directory, class_args}, with either a name or a class; each is null in
+the process that does not run it. For our own, `tuner` also has `expected`: {trials: a number or null, concurrency}.
+`history` and `results`, in the order of ends: {parameter_id or null, parameters, value or null, status, trial_id,
+source} and, with an assessor, `intermediates`. `unfinished`, in the order of creation, and `trials`: {parameter_id,
+parameters, trial_id, source}. `withdrawn`: ids of proposals that become no trials; `withdraws`: their parameters, or
+others, are proposed again. `imported`: one list of {parameter, value} for each import. `continues`: parameter id of an
+earlier proposal; the new trial begins with the checkpoint of its trial. `values`: all intermediate results so far; the
+first `from` of them were judged before. `steps`: of these results, if the trial reported some, and `earlier`: [[step,
+value]] of the attempts that it continues; also with `intermediates`. `watches`: the tuner wants them, too. A tuner that
+stops trials may do so at any time: each answer may have `stop`.
 
 An exception in a verb is answered as an error of kind ``raised``, with the traceback as `details`.
 """
@@ -49,25 +48,25 @@ _log = logging.getLogger("tuner_host")
 
 
 class HostedTuner(ABC):
-    """A tuner as the verbs call it. Trials are told as in `history`, `results` and `unfinished`."""
+    """A tuner as the verbs call it. Trials have the form of `history`, `results` and `unfinished`."""
 
-    #: Whether proposals may be asked for before the results that could improve them are in.
+    #: Whether proposals may be requested before the results that could improve them are in.
     proposes_ahead = False
     #: Number of proposals that are being generated, as of the last `propose`.
     owed = 0
-    #: Called by a thread of the tuner's that has a proposal.
+    #: Called by a thread of the tuner that has a proposal.
     on_news: Callable[[], None]
-    #: Whether it is told intermediate results, as NNI's advisors are.
+    #: Whether it gets intermediate results, like NNI's advisors.
     watches = False
 
     @property
     def withdraws(self) -> bool:
-        """Whether unused proposals may be withdrawn at any time, as others take their place."""
+        """Whether unused proposals may be withdrawn at any time, as others replace them."""
         return False
 
     @abstractmethod
     def load_checkpoint(self) -> None:
-        """The experiment has a past. Called before all others."""
+        """Restores an experiment's past. Called before all others."""
 
     @abstractmethod
     def update_search_space(self, search_space: Any) -> None: ...
@@ -78,11 +77,11 @@ class HostedTuner(ABC):
 
     @abstractmethod
     def propose(self, parameter_ids: List[int]) -> Tuple[Sequence[Tuple[int, Any]], bool]:
-        """(number, parameters) of as many as there is something for, and whether there will never be another one."""
+        """(number, parameters) of the available proposals, and whether there will never be another one."""
 
     def continues(self, parameter_id: int) -> Optional[int]:
-        """The number of an earlier proposal whose configuration this one continues, with more of its budget, so that
-        its trial begins with the other one's checkpoint; None: it continues none. Called right after `propose`."""
+        """The number of an earlier proposal that this one continues with more of its budget, so that its trial begins
+        with the other one's checkpoint; None: it continues none. Called right after `propose`."""
         return None
 
     @abstractmethod
@@ -92,13 +91,13 @@ class HostedTuner(ABC):
     def import_data(self, data: List[Message]) -> None: ...
 
     def adopt(self, trial: Message) -> None:  # noqa: B027 - as in NNI, users' classes hear of it when it has ended
-        """A running trial with a user's parameters."""
+        """Adds a running trial with a user's parameters."""
 
     def withdraw(self, parameter_ids: List[int]) -> None:  # noqa: B027 - NNI's classes cannot take back a proposal
-        """Proposals that become no trials."""
+        """Notes proposals that become no trials."""
 
     def watch(self, trials: List[Message]) -> None:  # noqa: B027 - most tuners go by final results
-        """Intermediate results of running trials, as for `judge`."""
+        """Adds intermediate results of running trials, as for `judge`."""
 
     def take_stops(self) -> List[str]:
         """Ids of trials that the tuner stops, each once."""
@@ -112,10 +111,10 @@ class HostedTuner(ABC):
 
 
 class HostedAssessor(ABC):
-    """An assessor as the verbs call it. `history`: all intermediate results so far; `steps`: None, or their steps from
-    0, rising, for one that goes by them."""
+    """An assessor as the verbs call it. `history`: all intermediate results so far; `steps`: None, or their ascending
+    steps from 0, for an assessor that uses them."""
 
-    #: It judges learning curves by step. Otherwise it gets the results of the attempt as they were counted.
+    #: It judges learning curves by step. Otherwise it gets the results of the attempt by their count.
     goes_by_steps = False
 
     @abstractmethod
@@ -123,7 +122,7 @@ class HostedAssessor(ABC):
 
     @abstractmethod
     def judge(self, trial_id: str, history: Sequence[Any], steps: Optional[Sequence[int]] = None) -> bool:
-        """Whether the trial may go on; called for each result."""
+        """Whether the trial may continue; called for each result."""
 
     @abstractmethod
     def trial_end(
@@ -135,8 +134,8 @@ class HostedAssessor(ABC):
 
 
 class Verbs:
-    """The verbs of one tuner, one assessor or both. `sentences`: errors with texts that are sentences, shown without
-    the class's name."""
+    """The verbs of one tuner, one assessor or both. `sentences`: exceptions whose texts are shown without the class's
+    name."""
 
     def __init__(
         self,
@@ -149,7 +148,7 @@ class Verbs:
         self._sentences = sentences
         self._tuner: Optional[HostedTuner] = None
         self._assessor: Optional[HostedAssessor] = None
-        #: Called by any thread: there is a proposal that was owed.
+        #: Called by any thread when an owed proposal is ready.
         self.on_news: Callable[[], None] = lambda: None
         self._verbs: Dict[str, Callable[[Message], Message]] = {
             "start": self._start,
@@ -163,7 +162,7 @@ class Verbs:
         }
 
     def answer(self, request: Message) -> bytes:
-        """The frame that answers a request; never raises because of what an algorithm does."""
+        """The frame that answers a request; never raises because of an algorithm."""
         try:
             result = self._verbs[request["verb"]](request)
             return encode({"id": request["id"], "result": self._with_stops(result)})
@@ -172,7 +171,7 @@ class Verbs:
             return encode({"id": request.get("id"), "error": self._described(error)})
 
     def close(self) -> None:
-        """The process ends; never raises because of what an algorithm does."""
+        """Closes the algorithms before the process ends; never raises because of an algorithm."""
         for algorithm in (self._tuner, self._assessor):
             try:
                 if algorithm is not None:
@@ -276,8 +275,8 @@ class Verbs:
 
 
 def _curve(trial: Message, values: Sequence[Any]) -> Tuple[Sequence[Any], Optional[Sequence[int]]]:
-    """The results of a learning curve up to the step of the last of `values`, and their steps; None: as they were
-    counted. Of two results with one step the later one counts."""
+    """The results of a learning curve up to the step of the last of `values`, and their steps; None: by their count.
+    Of two results with the same step the later one counts."""
     if not trial.get("steps") or not values:
         return values, None
     steps = trial["steps"]

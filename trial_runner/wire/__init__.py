@@ -1,1 +1,1 @@
-"""The wire contract's shared code, imported by both sides: standard library only, old syntax."""
+"""The wire contract's shared code, imported by both sides: standard library only, Python 3.7 syntax."""

@@ -1,30 +1,30 @@
-"""Waits between tries that fail."""
+"""Waits between failed attempts."""
 
 import os
 from typing import Sequence
 
 
 class Backoff:
-    """The waits of a table, one after each failure in a row; the last one repeats.
+    """The waits of a table, one after each consecutive failure; the last one repeats.
 
     `waits`: in the caller's unit of time. `least`: each wait is multiplied by a random number between this and 1, so
-    that callers that failed together do not come back together.
+    that callers that failed together do not return together.
     """
 
     def __init__(self, waits: Sequence[float], least: float = 1.0) -> None:
         self._waits = waits
         self._least = least
-        #: In a row.
+        #: Number of consecutive failures.
         self.failures = 0
 
     def next_wait(self) -> float:
-        """Counts a failure; answers the wait before the next try."""
+        """Counts a failure; returns the wait before the next attempt."""
         wait = self._waits[min(self.failures, len(self._waits) - 1)]
         self.failures += 1
         return wait * (self._least + (1.0 - self._least) * _random())
 
     def reset(self) -> None:
-        """Begins the table again, after a success."""
+        """Restarts the table, after a success."""
         self.failures = 0
 
 

@@ -1,7 +1,7 @@
-"""Unpacking a code archive: nothing is written outside the folder, and no more than may travel.
+"""Unpacks a code archive: nothing is written outside the folder, and the size is limited.
 
-An archive that differs from what the manager packs is refused, as it may come from another user or be changed on the
-way. The folder of each member must itself come as a folder before, so nothing is written through a symbolic link.
+An archive that differs from what the manager packs is refused, as another user may have made or changed it. The folder
+of each member must precede it as a folder, so nothing is written through a symbolic link.
 """
 
 import errno
@@ -11,25 +11,25 @@ from typing import IO, Callable, List, Optional, Set
 
 from trial_runner.wire.tar_reader import BadTar, Kind, Member, TarReader
 
-#: Files and symbolic links.
+#: Maximum number of files and symbolic links.
 MOST_FILES = 2000
-#: Bytes of all files, before compression.
+#: Maximum bytes of all files, before compression.
 MOST_BYTES = 300 * 1024**2
 MOST_FOLDERS = 10 * MOST_FILES
-#: Folders in each other.
+#: Maximum depth of nested folders.
 MOST_LEVELS = 100
-#: Bytes that headers, padding and the end of a tar file may add to its files.
+#: Maximum bytes that headers, padding and the end of a tar file may add to its files.
 _OVERHEAD_BYTES = 64 * 1024**2
 _CHUNK_BYTES = 256 * 1024
-#: What the disk answers for names that no file can have.
+#: The disk's errors for invalid file names.
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
 
-#: Called with the bytes, unpacked, that are done.
+#: Called with the number of unpacked bytes.
 Tell = Callable[[int], None]
 
 
 class BadArchive(Exception):
-    """The archive is refused. `reason`: goes on after "the code archive"."""
+    """The archive is refused. `reason`: continues "the code archive"."""
 
     def __init__(self, reason: str, sentence: str = "The code archive {}. Correct codeDir.") -> None:
         super().__init__(sentence.format(reason))
@@ -37,7 +37,7 @@ class BadArchive(Exception):
 
 
 class DamagedArchive(BadArchive):
-    """The archive is not as it was packed; another copy may be whole. `reason`: a clause about the archive."""
+    """The archive is damaged; another copy may be intact. `reason`: a clause about the archive."""
 
     def __init__(self, reason: str, sentence: str = "The code archive is damaged ({}): start the trial again.") -> None:
         super().__init__(reason, sentence)
@@ -46,8 +46,8 @@ class DamagedArchive(BadArchive):
 def unpack(path: str, folder: str, tell: Tell = lambda done: None, sha256: str = "") -> None:
     """Unpacks a tar.gz into `folder`, replacing files of the same name. Blocks. Raises BadArchive; OSError of the disk.
 
-    `sha256`: in hex; an archive with another one is refused before any of it is unpacked, as other users may write
-    where it lies. What is unpacked then is the copy that was checked.
+    `sha256`: in hex; an archive with another hash is refused before unpacking, as other users may have write access to
+    it. The copy that was checked is unpacked.
     """
     with ExitStack() as held:
         file = held.enter_context(open(path, "rb"))
@@ -60,7 +60,7 @@ def unpack(path: str, folder: str, tell: Tell = lambda done: None, sha256: str =
         except OSError as error:
             if error.errno not in _BAD_NAMES:
                 raise
-            raise BadArchive("holds a name that no file can have ({})".format(error.strerror)) from error
+            raise BadArchive("contains an invalid file name ({})".format(error.strerror)) from error
 
 
 def _checked_copy(file: IO[bytes], sha256: str) -> IO[bytes]:
@@ -73,7 +73,7 @@ def _checked_copy(file: IO[bytes], sha256: str) -> IO[bytes]:
             digest.update(piece)
             copy.write(piece)
         if digest.hexdigest() != sha256:
-            sentence = "The code archive {} is not what the manager put there: its SHA-256 is another one."
+            sentence = "The code archive {} is not the one that the manager wrote: its SHA-256 differs."
             raise DamagedArchive(str(file.name), sentence)
         copy.seek(0)
     except BaseException:
@@ -83,7 +83,7 @@ def _checked_copy(file: IO[bytes], sha256: str) -> IO[bytes]:
 
 
 class _Inflated:
-    """The decompressed bytes of a gzip file, up to the most that an archive of ours has."""
+    """The decompressed bytes of a gzip file, up to the maximum size of our archives."""
 
     def __init__(self, file: IO[bytes]) -> None:
         """Raises BadArchive where this Python was built without zlib."""
@@ -93,13 +93,13 @@ class _Inflated:
             sentence = "This Python cannot unpack code (it has no zlib): use an image whose Python has it."
             raise BadArchive("cannot be unpacked", sentence) from error
         self._file = file
-        self._inflate = zlib.decompressobj(wbits=31)  # 31: gzip, with its check sum
+        self._inflate = zlib.decompressobj(wbits=31)  # 31: gzip, with its checksum
         self.error = zlib.error
-        #: Bytes that were read.
+        #: Number of bytes read.
         self.done = 0
 
     def read(self, size: int) -> bytes:
-        """The next `size` decompressed bytes, or all that are left. Raises EOFError when the file breaks off."""
+        """The next `size` decompressed bytes, or all that are left. Raises EOFError for a truncated file."""
         parts: List[bytes] = []
         while size > 0 and not self._inflate.eof:
             data = self._inflate.unconsumed_tail or self._file.read(_CHUNK_BYTES)
@@ -128,7 +128,7 @@ class _Unpacker:
         for member in tar.members():
             self._add(tar, member)
         while inflated.read(_CHUNK_BYTES):
-            pass  # the check sum stands at the end
+            pass  # the checksum is at the end
         self._check_links()
 
     def _add(self, tar: TarReader, member: Member) -> None:
@@ -137,7 +137,7 @@ class _Unpacker:
             return self._add_folder(member.name, path)
         self._count(member)
         if os.path.isdir(path) and not os.path.islink(path):
-            raise _refused(member.name, "is a file where a folder is")
+            raise _refused(member.name, "is a file, but a folder of that name exists")
         if os.path.lexists(path):
             os.unlink(path)
         if member.kind is Kind.FILE:
@@ -149,11 +149,11 @@ class _Unpacker:
             raise _refused(member.name, "is neither file, folder nor symbolic link")
 
     def _place(self, member: Member) -> str:
-        """The path of a member. Raises BadArchive when its folder is missing, it lies too deep, or is repeated."""
+        """The path of a member. Raises BadArchive if its folder is missing, it is too deep, or repeated."""
         name = member.name
         parent, _, last = name.rpartition("/")
         if last in ("", ".", "..") or name[0] == "/" or "\0" in name or parent not in self._folders:
-            raise _refused(name, "does not lie in a folder of the archive")
+            raise _refused(name, "is not in a folder of the archive")
         if name.count("/") >= MOST_LEVELS:
             raise BadArchive("has folders nested more than {} deep; nest them less".format(MOST_LEVELS))
         if name in self._names:
@@ -163,7 +163,7 @@ class _Unpacker:
 
     def _add_folder(self, name: str, path: str) -> None:
         if len(self._folders) > MOST_FOLDERS:
-            raise BadArchive("holds more than {} folders; send less".format(MOST_FOLDERS))
+            raise BadArchive("contains more than {} folders; reduce them".format(MOST_FOLDERS))
         if os.path.islink(path) or os.path.isfile(path):
             os.unlink(path)
         if not os.path.isdir(path):
@@ -173,7 +173,7 @@ class _Unpacker:
     def _count(self, member: Member) -> None:
         self._bytes += member.size
         if len(self._names) - len(self._folders) + 1 > MOST_FILES:
-            raise BadArchive("holds more than {} files; list some in .nniignore".format(MOST_FILES))
+            raise BadArchive("contains more than {} files; list some in .nniignore".format(MOST_FILES))
         if self._bytes > MOST_BYTES:
             raise BadArchive(_too_large())
 
@@ -185,7 +185,7 @@ class _Unpacker:
                 self._tell()
 
     def _check_links(self) -> None:
-        """Refuses links that lead out of the archive; for the end: later members change where links lead."""
+        """Refuses links that lead out of the archive. Called at the end, as later members change where links lead."""
         root = os.path.realpath(self._folder)
         for path in self._links:
             name, found = os.path.relpath(path, self._folder), _real(path)
@@ -196,9 +196,9 @@ class _Unpacker:
 
 
 def _real(path: str) -> Optional[str]:
-    """The path that a link leads to; None where that leads through more links than the kernel follows."""
+    """The path that a link leads to; None if it leads through more links than the kernel follows."""
     try:
-        os.stat(path)  # a chain of thousands, which the kernel gives up at once, takes Python minutes
+        os.stat(path)  # the kernel rejects a chain of thousands at once; in Python it takes minutes
     except OSError as error:
         if error.errno == errno.ELOOP:
             return None
@@ -206,8 +206,8 @@ def _real(path: str) -> Optional[str]:
 
 
 def _refused(name: str, what: str) -> BadArchive:
-    return BadArchive("is not as this manager packs it: {!r} {}".format(name, what))
+    return BadArchive("was not packed by this manager: {!r} {}".format(name, what))
 
 
 def _too_large() -> str:
-    return "holds more than {} MB; list what trials do not need in .nniignore".format(MOST_BYTES // 2**20)
+    return "contains more than {} MB; list what trials do not need in .nniignore".format(MOST_BYTES // 2**20)

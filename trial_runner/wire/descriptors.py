@@ -1,11 +1,11 @@
-"""Descriptors of files: closed where a block is left, and locks, which end with the process that holds them."""
+"""Descriptors of files: closed at the end of a block, and locks, which end with the process that holds them."""
 
 import fcntl
 import os
 
 
 class Descriptor:
-    """A context that has a descriptor, and closes one of its own. Cheaper than a generator: each job has a dozen."""
+    """A context that owns a descriptor and closes it. Cheaper than a generator: each job has a dozen."""
 
     __slots__ = ("_is_own", "_number")
 
@@ -22,7 +22,7 @@ class Descriptor:
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
-    """Takes a lock on a whole file without waiting; False: another process has one that excludes it.
+    """Locks a whole file without waiting; False: another process has a conflicting lock.
 
     `kind`: `fcntl.LOCK_EX` or `fcntl.LOCK_SH`. Raises OSError of a file system without locks.
     """

@@ -1,10 +1,10 @@
 """The cause of a failure in what a command wrote to standard error.
 
-It is the exception of the last traceback: warnings, logs and progress bars often follow it. Without a traceback it is
-another line by which a program says why it ends, and else the last line that is neither warning, log nor progress.
+The cause is the exception of the last traceback: warnings, logs and progress bars often follow it. Without a traceback
+it is another line in which a program states why it ends, or else the last line that is not a warning, log or progress.
 
-Tracebacks of several processes bear prefixes, such as ``[rank0]: ``: the rank that failed first counts. Exceptions of
-launchers (`ChildFailedError`), of threads and in destructors count only where there is no other one.
+Tracebacks of several processes have prefixes, such as ``[rank0]: ``: the rank that failed first counts. Exceptions of
+launchers (`ChildFailedError`), of threads and in destructors count only if there is no other one.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Iterator, List, NamedTuple, Optional, Set
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])")
 #: A carriage return that belongs to the name of an interpreter, as in ``env: 'bash\r': No such file or directory``.
 _IN_NAME = re.compile(r"\r(?=['’\"]?: )")
-#: Characters of a line that are looked at.
+#: Maximum number of characters per line to check.
 _LINE = 2000
 
 _HEADER = re.compile(r"^(?P<prefix>.*?)(?:Exception Group )?Traceback \(most recent call last\):\s*$")
@@ -21,7 +21,7 @@ _FRAME = re.compile(r'^(?P<prefix>.*?)  File ".+", line \d+, in ')
 _EXCEPTION = re.compile(r"^(?P<name>[^\W\d][\w.]*)(?:\([\w.]+\))?(?P<message>:(?:\s.*)?)?$")
 _GROUP = re.compile(r"\(\d+ sub-exceptions?\)$")
 _BARS = re.compile(r"^\s*(?:\| ?)+")
-#: The line before a traceback that ends nothing.
+#: The line before a traceback that did not end the program.
 _IGNORED = re.compile(r"Exception ignored (?:in|on)|Error in atexit|^--- Logging error ---")
 _THREAD = re.compile(r"^Exception in (?:thread|callback) ")
 #: Exceptions that only say that something else failed or was ended.
@@ -32,7 +32,7 @@ _WHAT = re.compile(r"^\s*what\(\):\s*(?P<message>\S.*)")
 _FATAL = re.compile(r"^Fatal Python error: ")
 _SYNTAX = re.compile(r"^(?:SyntaxError|IndentationError|TabError): ")
 _FILE = re.compile(r'^\s+File ".+", line \d+$')
-#: A script whose interpreter does not exist, as bash, env and busybox say it.
+#: Messages of bash, env and busybox about a script whose interpreter does not exist.
 _INTERPRETER = re.compile(
     r"bad interpreter: |cannot execute: required file not found|\\r['’\"]?: No such file or direc"
 )
@@ -47,7 +47,7 @@ _NOISE = re.compile(
 
 
 class Cause(NamedTuple):
-    """The cause, and the lines that tell it: of a traceback from its header to the exception."""
+    """The cause, and its lines: of a traceback from its header to the exception."""
 
     first: int
     last: int
@@ -56,9 +56,9 @@ class Cause(NamedTuple):
 
 class _Traceback(NamedTuple):
     cause: Cause
-    #: What stands before each of its lines.
+    #: The prefix of each of its lines.
     prefix: str
-    #: Of those with the greatest weight one is the cause; 0: it ended nothing.
+    #: Of those with the greatest weight one is the cause; 0: it did not end the program.
     weight: int
 
 
@@ -70,8 +70,8 @@ def cause_of(text: str) -> str:
 
 
 def excerpt(text: str, limit: int) -> str:
-    """The end of the text in at most `limit` bytes, with its cause: where much follows a traceback, the lines between
-    the two are left out."""
+    """The end of the text in at most `limit` bytes, with its cause. Lines between a distant traceback and the end are
+    omitted."""
     lines = cleaned(text)
     found = _find(lines)
     end = _last_bytes("\n".join(lines), limit)
@@ -84,7 +84,7 @@ def excerpt(text: str, limit: int) -> str:
 
 
 def cleaned(text: str) -> List[str]:
-    """Its lines without colours and control characters; of a line that was drawn several times the last state."""
+    """Its lines without colors and control characters; redrawn lines in their last state."""
     plain = _IN_NAME.sub(r"\\r", _ESCAPES.sub("", text))
     return [_drawn(line) for line in plain.split("\n")]
 
@@ -102,7 +102,7 @@ def _last_bytes(text: str, limit: int) -> str:
 
 
 def _find(lines: List[str]) -> Optional[Cause]:
-    """The cause, where a traceback or the like tells it; None: no line stands out."""
+    """The cause, if a traceback or the like shows it; None: no line stands out."""
     short = [line[:_LINE] for line in lines]
     tracebacks = [found for found in _tracebacks(short) if found.weight]
     if not tracebacks:
@@ -117,7 +117,7 @@ def _tracebacks(lines: List[str]) -> Iterator[_Traceback]:
     has_header = False
     for number, line in enumerate(lines):
         header = _HEADER.match(line)
-        frame = None if has_header else _FRAME.match(line)  # its head was cut off
+        frame = None if has_header else _FRAME.match(line)  # its header was truncated
         if header is None and frame is None:
             continue
         has_header = True
@@ -132,7 +132,7 @@ def _followed(lines: List[str], first: int, prefix: str) -> Optional[_Traceback]
     prefix = prefix[:-2] + "| " if is_group else prefix
     after = lines[first + 1] if first + 1 < len(lines) else ""
     if after[:1].isspace() and not after.startswith(prefix):
-        prefix = ""  # only the header's line bears it
+        prefix = ""  # only the header's line has it
     was_indented = True
     for number in range(first + 1, len(lines)):
         if not lines[number].startswith(prefix):
@@ -153,7 +153,7 @@ def _weight(name: str, before: str, prefix: str, is_group: bool) -> int:
     if _IGNORED.search(before):
         return 0
     if "|" in prefix and not is_group:
-        return 1  # a part of an exception group, of which the beginning may be cut off
+        return 1  # part of an exception group, whose beginning may be truncated
     if name.endswith(_WRAPPERS):
         return 2
     return 3 if _THREAD.match(before) else 4
@@ -170,7 +170,7 @@ def _first_of_group(lines: List[str], group: int) -> str:
 
 
 def _other_causes(lines: List[str]) -> Iterator[Cause]:
-    """What stands out without a traceback, the last one first."""
+    """Candidates without a traceback, the last one first."""
     for number in reversed(range(len(lines))):
         line = lines[number]
         what, thrown = _WHAT.match(line), _TERMINATE.search(lines[number - 1]) if number else None
@@ -192,7 +192,7 @@ def _why_no_interpreter(line: str) -> str:
 
 
 def _last_line(lines: List[str]) -> str:
-    """The last line that is neither warning, log nor progress; where all are, the last one."""
+    """The last line that is not a warning, log or progress; if all are, the last one."""
     ignored = _ignored(lines)
     last, noisy = "", True
     for number in reversed(range(len(lines))):
@@ -207,7 +207,7 @@ def _last_line(lines: List[str]) -> str:
 
 
 def _ignored(lines: List[str]) -> Set[int]:
-    """The lines of tracebacks that ended nothing, with those that announce them."""
+    """The lines of tracebacks that did not end the program, with their announcements."""
     found = [one.cause for one in _tracebacks([line[:_LINE] for line in lines]) if not one.weight]
     announced = {number for number, line in enumerate(lines) if _IGNORED.search(line[:_LINE])}
     return announced.union(*(range(cause.first, cause.last + 1) for cause in found))

@@ -1,8 +1,8 @@
-"""Files that a trial, a container, an archive or another user may have written: open, read, list, and write beside.
+"""Files that a trial, a container, an archive or another user may have written: open, read, list, and replace.
 
-Every function takes a folder, by its path or open already, and a name below it, with slashes. No symbolic link is
-followed on the way from that folder, itself included, to the file; links on the way to the folder are the caller's
-affair. Only regular files are opened, and no call blocks as opening a pipe would. `removal` removes such things.
+Every function takes a folder, as a path or already open, and a name below it, with slashes. No symbolic link is
+followed from that folder, itself included, to the file; the caller is responsible for links on the way to the folder.
+Only regular files are opened, and no call blocks as opening a pipe would. `removal` removes such files.
 """
 
 import errno
@@ -15,12 +15,12 @@ from typing import List, NamedTuple, Sequence, Tuple, Union
 from trial_runner.wire import removal
 from trial_runner.wire.descriptors import Descriptor
 
-#: What `listing` looks at: so many names, and so many folders below each other.
+#: Limits of `listing`: number of names, and depth of folders.
 MOST_NAMES = 5000
 MOST_LEVELS = 16
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Errors of listing that mean that there is no such folder.
+#: Errors of listing that mean that the folder does not exist.
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -33,7 +33,7 @@ class NotRegular(OSError):
 
 
 class OpenFolder:
-    """A folder that stays open for several calls about what is in it; left, it is closed. Raises OSError."""
+    """A folder that stays open for several calls on its content; closed on leaving. Raises OSError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -46,22 +46,22 @@ class OpenFolder:
         os.close(self.descriptor)
 
 
-#: A folder: its path, or itself.
+#: A folder: its path, or an open one.
 Folder = Union[str, OpenFolder]
 
 
 class Listing(NamedTuple):
-    """Paths below the folder that was asked about, in order."""
+    """Paths below a folder, in order."""
 
     files: List[str]
-    #: The folder that was listed comes first.
+    #: The listed folder itself comes first.
     folders: List[str]
-    #: False: there is more than is looked at, or could be listed.
+    #: False: there is more than the limit, or something could not be listed.
     is_complete: bool
 
 
 def open_file(folder: Folder, name: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file. Raises OSError; NotRegular where something else is in its place."""
+    """A descriptor of a regular file. Raises OSError; NotRegular if it is something else."""
     *above, last = _parts(name)
     with _opened(folder, above) as parent:
         try:
@@ -84,7 +84,7 @@ def read(folder: Folder, name: str, offset: int, limit: int) -> bytes:
 
 
 def tail(folder: Folder, name: str, limit: int) -> bytes:
-    """The last bytes; none where there is no such file that can be read."""
+    """The last bytes; empty if the file does not exist or is not readable."""
     try:
         return read(folder, name, -limit, limit)
     except OSError:
@@ -107,14 +107,14 @@ def status(folder: Folder, name: str) -> os.stat_result:
 
 
 def listing(folder: Folder, name: str) -> Listing:
-    """All that is in the folder `name` and below it, but names that begin with a dot; empty where there is none.
+    """Everything below the folder `name`, except names that begin with a dot; empty if it does not exist.
 
-    What is more, or deeper, than may be looked at is left out, deeper folders first, and what cannot be listed.
+    Anything beyond the limits is omitted, deeper folders first, and so are unreadable folders.
     """
     files: List[str] = []
     folders: List[str] = []
     waiting, looked_at, is_complete = [name], 0, True
-    for here in waiting:  # it grows: what lies deeper comes later
+    for here in waiting:  # it grows, as deeper folders are appended
         try:
             inside, count = _names(folder, here, MOST_NAMES - looked_at)
         except OSError as error:
@@ -133,7 +133,7 @@ def listing(folder: Folder, name: str) -> Listing:
 
 
 def make_folder(folder: Folder, name: str) -> List[str]:
-    """Makes the folder `name`, and those on the way, where they are missing; answers which. Raises OSError."""
+    """Creates the missing folders of the path `name`; returns the created ones. Raises OSError."""
     parts, made = _parts(name), []
     for count, part in enumerate(parts):
         with opened_folder(folder, "/".join(parts[:count])) as parent, suppress(FileExistsError):
@@ -141,7 +141,7 @@ def make_folder(folder: Folder, name: str) -> List[str]:
             made.append("/".join(parts[: count + 1]))
     if name not in made:
         with opened_folder(folder, name):
-            pass  # it is one, and no link to one
+            pass  # it is a folder, and not a link to one
     return made
 
 
@@ -151,7 +151,7 @@ def opened_folder(folder: Folder, name: str) -> Descriptor:
 
 
 def remove(folder: Folder, name: str) -> List[str]:
-    """Removes whatever it is; answers what stays, as `removal.remove` does. Raises OSError."""
+    """Removes anything; returns what stays, like `removal.remove`. Raises OSError."""
     *above, last = _parts(name)
     with _opened(folder, above) as parent:
         shown = folder if isinstance(folder, str) else folder.path
@@ -159,9 +159,9 @@ def remove(folder: Folder, name: str) -> List[str]:
 
 
 def write_whole(folder: Folder, name: str, data: bytes, mode: int = 0o600, is_durable: bool = False) -> None:
-    """Puts a file there, whole or not at all. What lies there, or where its draft is made, goes. Raises OSError.
+    """Writes a file atomically. Anything at its place or its draft's place is removed. Raises OSError.
 
-    `is_durable`: returns when a power failure cannot undo it any more.
+    `is_durable`: returns when a power failure cannot undo it.
     """
     *above, last = _parts(name)
     with _opened(folder, above) as parent:
@@ -204,7 +204,7 @@ def _rename(parent: int, draft: str, name: str) -> None:
 
 
 def _opened(folder: Folder, parts: Sequence[str]) -> Descriptor:
-    """A folder, opened part by part: O_NOFOLLOW guards the last alone. Raises OSError."""
+    """A folder, opened part by part: O_NOFOLLOW only protects the last part. Raises OSError."""
     is_own = isinstance(folder, str)
     descriptor = os.open(folder, _FOLDER) if isinstance(folder, str) else folder.descriptor
     for part in parts:
@@ -215,7 +215,7 @@ def _opened(folder: Folder, parts: Sequence[str]) -> Descriptor:
 
 @lru_cache(maxsize=64)  # nearly all are the same few names
 def _parts(name: str) -> Tuple[str, ...]:
-    """The parts of a path. Raises OSError for what is no path below a folder."""
+    """The parts of a path. Raises OSError if it is not a path below a folder."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if not parts or ".." in parts or name[0] == "/" or not _can_be_a_name(name):
         raise OSError(errno.EINVAL, "not a path below a folder", name)
@@ -230,9 +230,9 @@ def _can_be_a_name(name: str) -> bool:
 
 
 def _names(folder: Folder, name: str, most: int) -> Tuple[List[Tuple[str, bool]], int]:
-    """(names of files and folders, each with whether it is a folder; how many names there are, at least, of any kind).
+    """(names of files and folders, each with whether it is a folder; total number of names, at least).
 
-    No more than `most` are looked at. Raises OSError.
+    Reads at most `most` names. Raises OSError.
     """
     found: List[Tuple[str, bool]] = []
     count = 0

@@ -1,22 +1,22 @@
-"""Why a file system takes no more files: the same error stands for no free bytes and for no free inodes."""
+"""Why a file system accepts no more files: no free bytes and no free inodes cause the same error."""
 
 import errno
 import os
 from typing import Optional
 
-#: What a trial needs at most for its folders and files, before its command makes others.
+#: Number of folders and files that a trial needs at most, before its command creates others.
 LEAST_INODES = 16
 
 
 def reason(error: OSError, place: object = "") -> str:
-    """The error's text. `place`: a path that was written, where the error names none."""
+    """The error's text. `place`: the written path, if the error has none."""
     path = str(place or error.filename or "")
     found = no_inodes(path) if error.errno == errno.ENOSPC and path else ""
     return found or error.strerror or str(error)
 
 
 def no_inodes(path: str) -> str:
-    """The sentence for a file system that takes no more files; empty: it does. `path` need not exist."""
+    """The sentence for a full file system; empty: it has space. `path` need not exist."""
     place = os.path.abspath(path)
     while True:
         try:
@@ -30,9 +30,9 @@ def no_inodes(path: str) -> str:
 
 
 def few_inodes(path: str, free: int) -> str:
-    return "the file system of {} has {} free inodes: remove files there".format(path, free or "no")
+    return "the file system of {} has {} free inodes: delete files there".format(path, free or "no")
 
 
 def free_inodes(found: os.statvfs_result) -> Optional[int]:
-    """None: the file system has no table of them, and makes them as it needs them."""
+    """Free inodes. None: the file system creates inodes dynamically."""
     return found.f_favail if found.f_files > 0 else None

@@ -1,7 +1,7 @@
 """The outboxes of an attempt, their names, and their records from a byte offset on; for keeper, runner and manager.
 
-A file's name is bytes; what of it is no printable UTF-8 is spelled ``\\xff``, and a backslash is doubled, so that two
-files never have one spelling: text that can be stored, sent and shown everywhere. Almost all names are their own.
+A file's name is bytes. Bytes that are not printable UTF-8 are spelled ``\\xff``, and a backslash is doubled: the
+spelling is unique, and can be stored, sent and shown everywhere. Almost all names are their own spelling.
 """
 
 import json
@@ -14,14 +14,14 @@ from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import Folder
 
 _SPELLED = re.compile(rb"\\(?:x([0-9a-f]{2})|\\)")
-#: Follows a file's name in an outbox of a later file of that name.
+#: Separator between a file's name and its generation, in an outbox of a replaced file.
 _NUMBER = re.compile(r"/([2-9]|[1-9][0-9]{1,8})\Z")
-#: Characters of a file's name that is taken.
+#: Maximum length of a file's name.
 _MOST_CHARACTERS = 255
 
 
 def is_outbox(spelling: str) -> bool:
-    """A path below the attempt's folder, where results may be, and none that leads elsewhere."""
+    """Whether a path is below the attempt's folder, can contain results, and leads nowhere else."""
     file = _NUMBER.sub("", spelling)
     is_ours = file == protocol.METRICS_FILE or spelling.startswith(protocol.OUTBOX_FOLDER + "/")
     leads_elsewhere = ".." in spelling.split("/")
@@ -29,15 +29,15 @@ def is_outbox(spelling: str) -> bool:
 
 
 def next_name(file: str, name: str) -> str:
-    """The name of the outbox that `file` becomes when it is another one than `name` was: ``a``, ``a/2``, ``a/3``.
+    """The name of the outbox of a `file` that replaced that of outbox `name`: ``a``, ``a/2``, ``a/3``.
 
-    No file can have it, as there is one already where it would need a folder.
+    No file can have it, as the folder in it would be an existing file.
     """
     return "{}/{}".format(file, 2 if name == file else int(name.rpartition("/")[2]) + 1)
 
 
 def newest_name(file: str, known: Container[str]) -> str:
-    """The name of the outbox that a file is now, as far as is `known`."""
+    """The name of the outbox that a file is now, as far as `known`."""
     name, following = file, next_name(file, file)
     while following in known:
         name, following = following, next_name(file, following)
@@ -45,7 +45,7 @@ def newest_name(file: str, known: Container[str]) -> str:
 
 
 def file_of(name: str, known: Container[str]) -> str:
-    """The file that an outbox is, or was until another one took its place."""
+    """The file of an outbox, possibly replaced since."""
     file = ""
     for earlier in earlier_names(name):
         if earlier not in known:
@@ -55,9 +55,9 @@ def file_of(name: str, known: Container[str]) -> str:
 
 
 def earlier_names(name: str) -> Iterator[str]:
-    """The names of the outboxes that this one may have replaced, in order; none where it has no number.
+    """The names of the outboxes that this one may have replaced, in order; none without a number.
 
-    To be followed only as long as they are known: a file's own name may end with a number, and any number.
+    Follow it only while they are known: a file's own name may end with any number.
     """
     match = _NUMBER.search(name)
     if match is not None:
@@ -68,7 +68,7 @@ def earlier_names(name: str) -> Iterator[str]:
 
 
 def spelled(name: str) -> str:
-    """The spelling of a name that the `os` module tells."""
+    """The spelling of a name from the `os` module."""
     if name.isprintable() and "\\" not in name:
         return name
     text = os.fsencode(name).decode("utf-8", "surrogateescape")
@@ -76,7 +76,7 @@ def spelled(name: str) -> str:
 
 
 def file_name(spelling: str) -> str:
-    """The name to ask `os` for; the other way of `spelled`."""
+    """The name for the `os` module; the inverse of `spelled`."""
     if "\\" not in spelling:
         return spelling
     written = spelling.encode("utf-8", "surrogateescape")
@@ -94,20 +94,20 @@ def _spelled_character(character: str) -> str:
 class Present(NamedTuple):
     """The outboxes found in an attempt's folder."""
 
-    #: Names of outboxes, as `spelled` spells them. Links, pipes and names that begin with a dot are none.
+    #: Names of outboxes, in the form of `spelled`; without links, pipes and names that begin with a dot.
     names: List[str]
-    #: Folders that hold outboxes, deeper ones after their parents.
+    #: Folders that contain outboxes, deeper ones after their parents.
     folders: List[str]
-    #: False: there are more files, or deeper ones, than are looked at, or than could be listed.
+    #: False: there are more or deeper files than the limit, or some could not be listed.
     is_complete: bool
 
 
-#: What is found where the attempt's folder is missing.
+#: The result if the attempt's folder is missing.
 NOTHING = Present([], [], True)
 
 
 def gone(found: Present, offsets: Mapping[str, int]) -> List[str]:
-    """What is missing of an attempt: the folder of outboxes, or files of which bytes were read (`offsets`)."""
+    """Missing parts of an attempt: the folder of outboxes, or files that were read before (`offsets`)."""
     if found.is_complete and protocol.OUTBOX_FOLDER not in found.folders:
         return [protocol.OUTBOX_FOLDER]
     read = {file_of(name, offsets) for name, offset in offsets.items() if offset and "/." not in name}
@@ -117,9 +117,9 @@ def gone(found: Present, offsets: Mapping[str, int]) -> List[str]:
 def present(folder: Folder, known: Iterable[str]) -> Present:
     """The outboxes below `outbox/`, and NNI's metrics file.
 
-    A listing that is cut short goes by the order of the folder, which is none, and one of storage of others may be
-    old: outboxes that are `known` (names of some that were read or heard of before) and the one that ``$NNI_OUTBOX``
-    names are looked for by name where it lacks them, and come first.
+    A truncated listing has an arbitrary order, and storage of others may show an old one. So `known` outboxes (some
+    that were read or reported before) and the file of ``$NNI_OUTBOX`` are looked up by name if they are missing, and
+    come first.
     """
     found = foreign_files.listing(folder, protocol.OUTBOX_FOLDER)
     names = sorted(map(spelled, found.files))
@@ -148,7 +148,7 @@ def _is_there(folder: Folder, file: str) -> bool:
 _MARK = re.compile(
     re.escape(protocol.METRICS_FILE_MARK) + b"([0-9]{%d})" % protocol.METRICS_FILE_DIGITS
 )  # e.g. ME000098
-#: The byte that storage shows where something is not there yet.
+#: The byte that storage shows for data that has not arrived yet.
 HOLE = b"\0"
 _MARK_LENGTH = len(protocol.METRICS_FILE_MARK) + protocol.METRICS_FILE_DIGITS
 
@@ -157,29 +157,28 @@ class Records(NamedTuple):
     """The complete records at the beginning of some bytes."""
 
     texts: List[str]
-    #: Bytes they take, skipped ones included; what follows is not complete.
+    #: Their size in bytes, skipped bytes included; what follows is incomplete.
     length: int
     #: Bytes that belong to no record.
     skipped: int
 
 
 def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: int) -> Records:
-    """Complete records from `start` on, of the first `size` bytes there; of more for a single record that is longer.
+    """Complete records from `start` on, of the first `size` bytes there; of more for a single longer record.
 
-    A byte of zero is no part of a record: storage of others shows zeros before it shows what was written there. Nothing
-    beyond it counts as complete, unless `is_all`.
-    A line of more than `protocol.MAX_RECORD` bytes is passed over, and named once, where it begins, by the line
-    `protocol.TOO_LONG`. `is_all`: the file is complete. Raises OSError.
+    A zero byte is not part of a record: storage of others shows zeros before the written data. Nothing beyond it counts
+    as complete, unless `is_all`. A line of more than `protocol.MAX_RECORD` bytes is skipped, and reported once, at its
+    beginning, by the line `protocol.TOO_LONG`. `is_all`: the file is complete. Raises OSError.
     """
     if outbox != protocol.METRICS_FILE and _is_inside_long_line(descriptor, start):
         return _rest_of_long_line(os.pread(descriptor, protocol.MAX_RECORD, start))
     cut = cut_frames if outbox == protocol.METRICS_FILE else cut_lines
-    most = protocol.MAX_RECORD + 1  # the newline, too
+    most = protocol.MAX_RECORD + 1  # with the newline
     limit = size
     while True:
         data = os.pread(descriptor, size, start)
         if not is_all:
-            data = data.partition(HOLE)[0]  # what follows is not there yet
+            data = data.partition(HOLE)[0]  # the rest has not arrived yet
         records = cut(data, is_all and len(data) < size)
         if records.length or len(data) < size:
             return cut_first(cut, data, records) if records.length > limit else records
@@ -189,14 +188,14 @@ def read_records(descriptor: int, outbox: str, start: int, is_all: bool, size: i
 
 
 def may_begin_at(descriptor: int, outbox: str, start: int) -> bool:
-    """Whether the records before `start` may have ended there; False: this is not the file that was read so far."""
+    """Whether the records before `start` may have ended there; False: the file was replaced."""
     if start == 0 or outbox == protocol.METRICS_FILE or os.pread(descriptor, 1, start - 1) == b"\n":
         return True
     return _is_inside_long_line(descriptor, start)
 
 
 def _is_inside_long_line(descriptor: int, start: int) -> bool:
-    """Whether the bytes from `start` on are the rest of a too long line that was passed over."""
+    """Whether the bytes from `start` on are the rest of a skipped line."""
     most = protocol.MAX_RECORD
     if start < most or os.pread(descriptor, 1, start - 1) == b"\n":
         return False
@@ -209,7 +208,7 @@ def _rest_of_long_line(data: bytes) -> Records:
 
 
 def cut_lines(data: bytes, is_all: bool) -> Records:
-    """Lines, each ended by a newline. With `is_all` nothing follows: a last line without one counts if it is JSON."""
+    """Lines, each ended by a newline. With `is_all`, a last line without a newline counts if it is JSON."""
     length = data.rfind(b"\n") + 1
     texts = [text.strip("\0") for text in data[: length - 1].decode("utf-8", "replace").split("\n")] if length else []
     rest = data[length:].strip(HOLE)
@@ -222,7 +221,7 @@ def cut_lines(data: bytes, is_all: bool) -> Records:
 def cut_frames(data: bytes, is_all: bool) -> Records:
     """Frames of NNI's metrics file: a mark with the payload's length in bytes, its newline included.
 
-    Where no frame is, as after a write that was cut short, the next mark is searched for.
+    Outside frames, as after a truncated write, the next mark is searched.
     """
     texts = []
     position = skipped = 0
@@ -241,7 +240,7 @@ def cut_frames(data: bytes, is_all: bool) -> Records:
 
 
 def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records) -> Records:
-    """The first of the records in `all_`, which `cut` found; all of them where that is no less."""
+    """The first of the records in `all_`, which `cut` found; all of them if that is not less."""
     end = data.find(b"\n") + 1
     while 0 < end < all_.length:
         first = cut(data[:end], False)
@@ -252,7 +251,7 @@ def cut_first(cut: Callable[[bytes, bool], Records], data: bytes, all_: Records)
 
 
 def _frame_end(data: bytes, position: int) -> int:
-    """The end of the frame that begins here, beyond the data when some of it is missing; 0 when there is none here."""
+    """The end of the frame that begins here, beyond the data if it is incomplete; 0: no frame begins here."""
     mark = _MARK.match(data, position)
     if mark is None:
         return len(data) + 1 if _may_become_mark(data, position) else 0

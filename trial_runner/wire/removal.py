@@ -1,5 +1,4 @@
-"""Removing files of any depth, size or permission that other users may have written. Failures are answered, not
-raised."""
+"""Removes files of any depth, size or permission that other users may have written. Returns failures."""
 
 import errno
 import os
@@ -10,20 +9,20 @@ from typing import List, Optional, Set
 from trial_runner.wire.descriptors import Descriptor
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Folders that are open at a time, one in the other.
+#: Maximum number of open folders, one in the other.
 _MOST_LEVELS = 32
-#: Folders of one folder that are moved up at a time, and how often at most: new ones may be made all the time.
+#: Folders of one folder that are moved up at a time, and maximum number of rounds, as new ones may appear.
 _AT_A_TIME = 1000
 _MOST_LOOKS = 10000
-#: Sentences about what stays.
+#: Maximum number of sentences about what stays.
 _MOST_FINDINGS = 10
 
 
 def remove(path: str) -> List[str]:
-    """Removes a file, a link, or a folder with all that is in it; quiet where there is none. Blocks.
+    """Removes a file, a link, or a folder with its content; ignores a missing one. Blocks.
 
-    Answers what stays, and why: at most ten sentences, none when all is gone. What leads to `path` is the caller's own;
-    below that no link is followed.
+    Returns at most ten sentences about what stays, and why; empty: everything is gone. The path to `path` must be the
+    caller's own; below that no link is followed.
     """
     try:
         parent = os.open(os.path.dirname(path) or ".", _FOLDER & ~os.O_NOFOLLOW)
@@ -36,25 +35,25 @@ def remove(path: str) -> List[str]:
 
 
 def remove_below(parent: int, name: str, shown: str = "") -> List[str]:
-    """Removes a name in an opened folder, as `remove`. `shown`: what sentences call it."""
+    """Removes a name in an open folder, like `remove`. `shown`: its name in sentences."""
     return _Removal(parent, name, shown or name).run()
 
 
 class _Level:
-    """A folder that is being emptied. The maker of `descriptor` closes it."""
+    """A folder that is being emptied. The creator of `descriptor` closes it."""
 
     def __init__(self, name: str, descriptor: int) -> None:
         self.name = name
         self.descriptor = descriptor
-        #: Folders in it that are to be removed next.
+        #: Folders in it that are removed next.
         self.waiting: List[str] = []
-        #: What cannot be removed.
+        #: Names that cannot be removed.
         self.staying: Set[str] = set()
         self.looks = 0
 
 
 class _Removal:
-    """Goes down and up again. What lies too deep is moved up first, so that neither descriptors nor memory run out."""
+    """Goes down and up again. Deep folders are moved up first, to limit descriptors and memory."""
 
     def __init__(self, parent: int, name: str, shown: str) -> None:
         self._name = name
@@ -82,10 +81,10 @@ class _Removal:
             self._leave()
 
     def _look(self, level: _Level) -> bool:
-        """Removes what is no folder, and notes some folders. False: nothing new is in it."""
+        """Removes everything except folders, and notes some folders. False: nothing new is in it."""
         level.looks += 1
         if level.looks > _MOST_LOOKS:
-            self._tell(level.name, "more is put into it all the time")
+            self._tell(level.name, "files are being added to it all the time")
             return False
         has_new = False
         try:
@@ -129,7 +128,7 @@ class _Removal:
             self._keep(level, name, error)
 
     def _lift(self, level: _Level, name: str) -> None:
-        """Moves a folder to where its turn comes later. Raises OSError."""
+        """Moves a folder to a place where it is removed later. Raises OSError."""
         top = self._levels[1].descriptor
         for number in self._numbers:
             try:
@@ -140,7 +139,7 @@ class _Removal:
                     raise
 
     def _leave(self) -> None:
-        """Back to the folder above, from which this one is removed."""
+        """Returns to the folder above, and removes this one from it."""
         done, above = self._levels.pop(), self._levels[-1]
         os.close(done.descriptor)
         try:
@@ -152,18 +151,18 @@ class _Removal:
 
     def _keep(self, level: _Level, name: str, error: OSError) -> None:
         level.staying.add(name)
-        if error.errno != errno.ENOTEMPTY or not self._findings:  # else it was told what is in it
+        if error.errno != errno.ENOTEMPTY or not self._findings:  # otherwise its content was reported
             self._tell(name, error.strerror)
 
     def _tell(self, name: str, why: Optional[str]) -> None:
-        """Tells of what cannot be removed, by its last name: a path may be as long as it likes."""
+        """Reports what cannot be removed, by its last name: a path may have any length."""
         if len(self._findings) < _MOST_FINDINGS:
             place = self._shown if len(self._levels) == 1 else "{!r} in {}".format(name, self._shown)
             self._findings.append("{} cannot be removed: {}".format(place, why))
 
 
 def _open(parent: int, name: str) -> int:
-    """Raises OSError. A folder of ours that may not be read or written is given to its owner first."""
+    """Raises OSError. A folder of ours without read or write permission gets it first."""
     try:
         descriptor = os.open(name, _FOLDER, dir_fd=parent)
     except PermissionError:
@@ -175,7 +174,7 @@ def _open(parent: int, name: str) -> int:
 
 
 def _allow(parent: int, name: str) -> None:
-    """Allows removal from a folder, by descriptor, so that no link is followed, if it is ours. Raises OSError."""
+    """Allows removal from a folder of ours, by descriptor, so that no link is followed. Raises OSError."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     with Descriptor(os.open(name, flags, dir_fd=parent)) as descriptor, suppress(OSError):
-        os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)  # it is told what cannot be removed where this fails
+        os.chmod("/proc/self/fd/{}".format(descriptor), 0o700)  # if it fails, the removal reports it

@@ -1,7 +1,7 @@
-"""What the archive of the runner has beside its sources: the same modules compiled, and the stand-in.
+"""Compiled modules and the stand-in in the runner's archive.
 
-No container keeps what Python compiles, which is half of a start. The archive holds what one version of Python makes of
-the sources; any other compiles them, as ever.
+Containers do not keep what Python compiles, which is half of the start. The archive contains the modules compiled by
+one version of Python; other versions compile the sources.
 """
 
 import marshal
@@ -12,14 +12,14 @@ from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType
 from typing import Any, Dict, Optional
 
-#: Code by the source's name, for this version of Python alone.
+#: Code by the source's name, only for this version of Python.
 MODULES_FILE = "modules-{}".format(MAGIC_NUMBER.hex())
-#: Text by the name in the stand-in's folder: what lies in an archive cannot be listed without importing much.
+#: Text by the name in the stand-in's folder: listing an archive would import much.
 STAND_IN_FILE = "stand-in.json"
 
 
 def use_modules() -> None:
-    """Imports take them from now on; quiet where there are none for this Python. Only in the archive."""
+    """Makes imports use them; no effect if there are none for this Python. Only in the archive."""
     loader = globals()["__loader__"]
     try:
         import zlib
@@ -53,12 +53,12 @@ class _Finder:
         return None
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """One as any other."""
+        """An ordinary module."""
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         exec(self._modules[module.__spec__.loader_state], module.__dict__)  # noqa: S102 - what an import does
 
     def get_source(self, name: str) -> Any:
-        """What traces of errors show."""
+        """The source for tracebacks."""
         return self._loader.get_source(name)

@@ -1,4 +1,4 @@
-"""Shortages of processes, memory or descriptors: the start of a process that fails by one is tried again."""
+"""Shortages of processes, memory or descriptors: a failed start of a process is repeated."""
 
 import errno
 import time
@@ -8,17 +8,17 @@ from trial_runner.wire.backoff import Backoff
 
 #: Errors of a start that pass without a change of the command.
 ERRORS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-#: The error number of uvloop when it cannot open the pair of sockets of a child.
+#: uvloop's error number if it cannot open the pair of sockets of a child.
 _OF_UVLOOP = -1
-#: Seconds between two tries; the last one repeats.
+#: Seconds between two attempts; the last value repeats.
 WAITS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-#: Seconds for which a command or a caller that waits tries.
+#: Seconds of attempts for a command or a waiting caller.
 PATIENCE_S = 15.0
 
 T = TypeVar("T")
 
 
-#: Python's message where no thread can be started.
+#: Python's message if no thread can start.
 _NO_THREAD = "can't start new thread"
 
 
@@ -38,7 +38,7 @@ def is_named_in(text: str) -> bool:
 
 
 def tried_again(start: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
-    """The result of `start`, which is called again while a shortage prevents it. Blocks for up to `patience_s` seconds,
+    """The result of `start`, which is repeated while a shortage prevents it. Blocks for up to `patience_s` seconds,
     then raises the last error; other errors are raised at once."""
     backoff, deadline = Backoff(WAITS_S), time.monotonic() + patience_s
     while True:

@@ -1,8 +1,8 @@
 """The members of a tar file, one after the other: files, folders and links. Any user may have made the file.
 
-`tarfile` reads a name of any announced length into memory, before a filter is asked, and has no filter before Python
+`tarfile` reads a name of any announced length into memory, before a filter is called, and has no filter before Python
 3.12 and some patch releases (`test_tarfile_reads_announced_names_into_memory`). Here a header has at most
-`MOST_HEADER_BYTES`. Understood are ustar, PAX (`path`, `linkpath`, `size`) and GNU's long names.
+`MOST_HEADER_BYTES`. Supported: ustar, PAX (`path`, `linkpath`, `size`) and GNU's long names.
 """
 
 import enum
@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 _BLOCK = 512
 _CHUNK_BYTES = 256 * 1024
-#: Most bytes of a name, or of another header before a member.
+#: Maximum bytes of a name, or of another header before a member.
 MOST_HEADER_BYTES = 64 * 1024
 _OCTAL = re.compile(rb"[0-7]*")
 _RECORD = re.compile(rb"([1-9][0-9]{0,5}) ([^=]+)=")
@@ -20,7 +20,7 @@ _PAX_GLOBAL, _PAX, _GNU_NAME, _GNU_TARGET = b"g", b"x", b"L", b"K"
 
 
 class BadTar(Exception):
-    """A tar file that cannot be read; the message is the end of a sentence about the whole file."""
+    """A tar file that cannot be read; the message ends a sentence about the whole file."""
 
 
 class Kind(enum.Enum):
@@ -34,11 +34,11 @@ _KINDS = {b"0": Kind.FILE, b"\0": Kind.FILE, b"7": Kind.FILE, b"5": Kind.FOLDER,
 
 
 class Member(NamedTuple):
-    """A member of a tar file; its name and target may hold any bytes, as `os.fsdecode` spells them."""
+    """A member of a tar file; its name and target may contain any bytes, in the form of `os.fsdecode`."""
 
     name: str
     kind: Kind
-    #: Bytes of its content; 0 for what has none.
+    #: Size of its content in bytes; 0 without content.
     size: int
     is_executable: bool
     #: The target of a link.
@@ -49,7 +49,7 @@ class TarReader:
     """A reader of a tar file, which is read once, from the beginning."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """`read(size)`: the next `size` bytes; fewer at the end only."""
+        """`read(size)`: the next `size` bytes; fewer only at the end."""
         self._read = read
         #: Bytes left of the member's content, and of the padding of its last block.
         self._left = self._padding = 0
@@ -68,7 +68,7 @@ class TarReader:
                 pass
 
     def content(self) -> Iterator[bytes]:
-        """The content of the latest member. Raises BadTar when it ends too early."""
+        """The content of the latest member. Raises BadTar if it is truncated."""
         while self._left:
             part = self._exactly(min(self._left, _CHUNK_BYTES))
             self._left -= len(part)
@@ -84,7 +84,7 @@ class TarReader:
         if len(block) < _BLOCK:
             raise BadTar("it ends too early")
         if _number(block[148:156]) not in _sums(block):
-            raise BadTar("it is no tar file, or is damaged")
+            raise BadTar("it is not a tar file, or is damaged")
         return block
 
     def _extension(self, header: bytes) -> bytes:
@@ -122,32 +122,32 @@ class TarReader:
 
 
 def _sums(block: bytes) -> Tuple[int, int]:
-    """The check sum of a header, computed over unsigned and, as by some programs, over signed bytes."""
+    """Whether the checksum of a header is right, computed over unsigned bytes or, as by some programs, signed ones."""
     summed = block[:148] + b" " * 8 + block[156:]
     unsigned = sum(summed)
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in summed)
 
 
 def _number(field: bytes) -> int:
-    """The number in a header's field: octal digits, or, where the first bit is set, binary. Raises BadTar."""
+    """The number in a header's field: octal digits or, if the first bit is set, binary. Raises BadTar."""
     if field[0] & 0x80:
         if field[0] != 0x80:
-            raise BadTar("a number in it is negative, or larger than any")
+            raise BadTar("a number in it is negative or too large")
         return int.from_bytes(field[1:], "big")
     digits = _to_nul(field).strip()
     if _OCTAL.fullmatch(digits) is None:
-        raise BadTar("a number in it has other characters than octal digits")
+        raise BadTar("a number in it has characters other than octal digits")
     return int(digits or b"0", 8)
 
 
 def _decimal(value: bytes) -> int:
     if not value.isdigit() or len(value) > 20:
-        raise BadTar("a size in it is no number")
+        raise BadTar("a size in it is not a number")
     return int(value)
 
 
 def _extended(kind: bytes, data: bytes) -> Dict[bytes, bytes]:
-    """The fields of the next member that an extension header gives, under PAX's names. Raises BadTar."""
+    """The fields of the next member in an extension header, under PAX's names. Raises BadTar."""
     if kind == _PAX:
         return dict(_records(data))
     if kind == _PAX_GLOBAL:
@@ -163,7 +163,7 @@ def _records(data: bytes) -> Iterator[Tuple[bytes, bytes]]:
         if found is None or end < found.end() + 1 or end > len(data) or data[end - 1 : end] != b"\n":
             raise BadTar("a PAX header in it is damaged")
         if found[2].startswith(b"GNU.sparse."):
-            raise BadTar("it holds a sparse file; pack it without --sparse")
+            raise BadTar("it contains a sparse file; pack it without --sparse")
         if found[2] in (b"path", b"linkpath", b"size"):
             yield found[2], data[found.end() : end - 1]
         data = data[end:]

@@ -1,7 +1,7 @@
-"""The address of a cluster and our account there: of a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or of a pod.
+"""The address of a cluster and our account there: from a kubeconfig (file, `KUBECONFIG`, `~/.kube/config`) or a pod.
 
-kubernetes-asyncio reads it, exec plug-ins included. It is heavy (a second), so it is imported when a connection is
-made, and not before.
+kubernetes-asyncio reads it, including exec plug-ins. Its import takes a second, so it happens with the first
+connection.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from nni_manager.domain.errors import BadCredentials
 from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
-#: Fields of a user that are secret. Certificates are not.
+#: Secret fields of a user. Certificates are not secret.
 _SECRET_FIELDS = ("token", "password", "client-key-data")
 #: ``--client-secret X`` and ``--client-secret=X``.
 _SECRET_OPTION = re.compile(r"-.*(?:secret|password|passwd|token|key|credential)[^=]*(?:=(?P<value>.*))?", re.I | re.S)
-#: A JSON Web Token, or what follows `Bearer` and `Basic` in a header.
+#: A JSON Web Token, or the text after `Bearer` or `Basic` in a header.
 _TOKEN = re.compile(r"\beyJ[\w-]+(?:\.[\w-]*)*|(?<=\bBearer )[^\s\"']+|(?<=\bBasic )[^\s\"']+")
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
 
 _IN_CLUSTER = "KUBERNETES_SERVICE_HOST"
-#: Fields with content in the file itself (base64) or in another file.
+#: Fields whose content is in the file itself (base64) or in another file.
 _INLINE = ("certificate-authority", "client-certificate", "client-key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """The way in which a cluster is reached. No secret: the files hold them."""
+    """How a cluster is reached. Not secret: the files contain the secrets."""
 
-    #: Paths, joined as in `KUBECONFIG`; empty: the account of the pod that we run in.
+    #: Paths, joined as in `KUBECONFIG`; empty: the account of the pod in which the manager runs.
     kubeconfig: str
     #: The context of the kubeconfig; empty: the file's current one.
     context: str = ""
@@ -53,7 +53,7 @@ class Access:
 
     @classmethod
     def of(cls, config: KubernetesSection, environment: Mapping[str, str] = os.environ) -> Access:
-        """The access that the section names, else the one that `kubectl` would use."""
+        """The access that the section sets, or else the one that `kubectl` would use."""
         kubeconfig = config.kubeconfig or environment.get("KUBECONFIG", "")
         if not kubeconfig and _IN_CLUSTER not in environment:
             kubeconfig = str(Path.home() / ".kube" / "config")
@@ -63,7 +63,7 @@ class Access:
     def key(self) -> str:
         """The connection's key: server, user and namespace, without secrets.
 
-        Blocks on a small file; quiet when it cannot be read.
+        Blocks on a small file; unreadable files are ignored.
         """
         try:
             server, user = _server_and_user(self)
@@ -102,7 +102,7 @@ def _named(files: list[dict[str, Any]], kind: str, name: str) -> dict[str, Any]:
 async def load(access: Access, folder: Path) -> Configuration:
     """The settings of the client, credentials included: never log them.
 
-    `folder`: for certificates that stand in the kubeconfig; it may go when a client was made. Raises BadCredentials.
+    `folder`: for certificates from the kubeconfig; may be removed after the client exists. Raises BadCredentials.
     """
     await asyncio.to_thread(_import)
     from kubernetes_asyncio.client import Configuration
@@ -117,7 +117,7 @@ async def load(access: Access, folder: Path) -> Configuration:
         merged = KubeConfigMerger(access.kubeconfig).config
         if merged is None:
             raise BadCredentials(
-                f"kubeconfig: {access.kubeconfig} is not there; give the path of one, or set KUBECONFIG for the daemon"
+                f"kubeconfig: {access.kubeconfig} does not exist; correct the path, or set KUBECONFIG for the daemon"
             )
         secrets.keep(*secrets_of_users(merged.value["users"]))
         for kind, part in (("users", "user"), ("clusters", "cluster")):
@@ -127,7 +127,7 @@ async def load(access: Access, folder: Path) -> Configuration:
         await loader.load_and_set(found)
     except BadCredentials:
         raise
-    except Exception as error:  # a broken file and an exec plug-in fail in ways of their own
+    except Exception as error:  # invalid files and exec plug-ins raise various errors
         words = secrets.shown(_TOKEN.sub("***", str(error)))
         raise BadCredentials(_sentence(access, type(error).__name__, words)) from None
     return found
@@ -140,20 +140,20 @@ def _import() -> None:
 
 
 def _is_not_raised(_: logging.LogRecord) -> bool:
-    """The library logs the words of an exec plug-in as they are, and raises them, too. A function of its own: a filter
-    is added once, however often credentials are read."""
+    """Masks the output of exec plug-ins, which the library logs and raises unchanged. A separate function, as a
+    filter must be added only once, however often credentials are read."""
     return sys.exc_info()[0] is None
 
 
 def _sentence(access: Access, kind: str, words: str) -> str:
     where = access.kubeconfig or "the account of this pod"
     context = f", context {access.context}" if access.context else ""
-    return f"kubeconfig: {where}{context} cannot be used ({kind}: {words}); try `kubectl get pods` with it"
+    return f"kubeconfig: {where}{context} is not usable ({kind}: {words}); test it with `kubectl get pods`"
 
 
 def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
-    """Writes certificates and keys that stand in the kubeconfig itself to files of ours: the library would leave its
-    files and descriptors behind."""
+    """Writes certificates and keys from the kubeconfig to files of ours: the library would leak its files and
+    descriptors."""
     for name in _INLINE:
         data = (entry or {}).pop(f"{name}-data", None)
         if data and entry is not None:
@@ -165,8 +165,8 @@ def _write_out(entry: dict[str, Any] | None, folder: Path) -> None:
 
 
 def secrets_of_users(users: Iterable[Any]) -> Iterator[str]:
-    """The secrets of all users, of each its own, its plug-in's variables, and its options by name. `users`: nodes of
-    the library, ``{"name", "user"}``."""
+    """The secrets of all users: their own, their plug-ins' variables, and options by name. `users`: nodes of the
+    library, ``{"name", "user"}``."""
     for node in users:
         user = node.value.get("user") or {}
         yield from (str(user[name]) for name in _SECRET_FIELDS if user.get(name))

@@ -1,6 +1,6 @@
-"""Calls of a cluster's API, in JSON as it comes: kubernetes-asyncio connects and signs, its models are left aside.
+"""Calls to a cluster's API, with plain JSON: kubernetes-asyncio connects and authenticates; its models are not used.
 
-Reading each watched object into models would cost more than everything else we do with it.
+Parsing each watched object into models would cost more than all other processing.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ MERGE_PATCH = "application/merge-patch+json"
 #: Seconds to connect, and for a whole answer.
 _CONNECT_S = 5.0
 _ANSWER_S = 20.0
-#: Bytes of an answer that are read ahead; a watched object may have more than a megabyte.
+#: Read buffer in bytes; a watched object may exceed a megabyte.
 _BUFFER = 2**21
 
 
 class WrongAuthority(PlatformUnavailable):
-    """The server's certificate is signed by another authority than the kubeconfig names; no request was sent."""
+    """The server's certificate is signed by another authority than the kubeconfig's; no request was sent."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Refusal(Exception):
-    """An answer of the API that is no success, with the fields of `Status` as far as it was one."""
+    """An unsuccessful answer of the API, with the fields of `Status` if it has them."""
 
     status: int
     #: ``AlreadyExists``, ``NotFound``, ``Forbidden``, …
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
     @property
     def is_there(self) -> bool:
-        """Whether an object of that name exists: 409 stands for other conflicts, too, such as a quota's."""
+        """Whether an object of that name exists: 409 also means other conflicts, such as a quota's."""
         return self.status == 409 and self.reason == "AlreadyExists"
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ class Refusal(Exception):
 
 
 class Client:
-    """A client of a cluster's API, made by `connect` and ended by `close`."""
+    """A client of a cluster's API, created by `connect` and closed by `close`."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
-        #: The token or login that the last call has shown.
+        #: The token or login of the last call.
         self._shown: tuple[str, ...] = ()
 
     @property
@@ -87,14 +87,14 @@ class Client:
         content_type: str = JSON,
         limit_s: float = _ANSWER_S,
     ) -> Object:
-        """The object that a call of the API answers. Raises Refusal, and PlatformUnavailable without an answer."""
+        """The object in the API's answer. Raises Refusal, and PlatformUnavailable without an answer."""
         data = await self.read(method, path, query=query, body=body, content_type=content_type, limit_s=limit_s)
         try:
             answer = parsed(data)
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise PlatformUnavailable(f"{self.host}{path} answers with something that is no object of Kubernetes")
+            raise PlatformUnavailable(f"{self.host}{path} did not answer with a Kubernetes object")
         return answer
 
     async def read(
@@ -107,13 +107,13 @@ class Client:
         content_type: str = JSON,
         limit_s: float = _ANSWER_S,
     ) -> bytes:
-        """The bytes that a call of the API answers. Raises as `call`."""
+        """The bytes of the API's answer. Raises as `call`."""
         async with self._answer(method, path, query, body, content_type, limit_s) as answer:
             return await answer.read()
 
     @asynccontextmanager
     async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The lines of an answer that comes line by line, for at most `limit_s`. Raises as `call`."""
+        """The lines of a streamed answer, for at most `limit_s`. Raises as `call`."""
         async with self._answer("GET", path, query, None, JSON, limit_s) as answer:
             yield _lines(answer.content)
 
@@ -144,8 +144,7 @@ class Client:
     async def _answer(
         self, method: str, path: str, query: Query, body: object, content_type: str, limit_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer to a request by the library's session, with its settings; its own layer above that is left
-        aside."""
+        """The answer to a request through the library's session, with its settings but without its own layer above."""
         settings = self._api.rest_client
         session: aiohttp.ClientSession = settings.pool_manager
         try:
@@ -183,16 +182,16 @@ async def connect(access: Access) -> Client:
 
     with tempfile.TemporaryDirectory(prefix="nni-manager-kube-") as folder:
         settings = await load(access, Path(folder))
-        settings.connection_pool_maxsize = 0  # no limit: there may be one to each of hundreds of pods
+        settings.connection_pool_maxsize = 0  # unlimited: one connection for each of hundreds of pods
         api = ApiClient(settings)
     _ignore_environment(api.rest_client, str(settings.host))
     return Client(api)
 
 
 def _ignore_environment(rest: Any, host: str) -> None:
-    """Keeps the library from looking for a proxy, and for a password in ~/.netrc, at each call: as dear as the call.
+    """Stops the library from searching for a proxy and a password in ~/.netrc at each call, which doubles the cost.
 
-    A proxy is looked for once, a password never: credentials are the kubeconfig's.
+    The proxy is determined once. Passwords are never searched, as credentials come from the kubeconfig.
     """
     parts = urlsplit(host)
     rest.proxy = rest.proxy or (None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme))
@@ -204,10 +203,10 @@ def _ignore_environment(rest: Any, host: str) -> None:
 
 
 def parsed(data: bytes) -> Any:
-    """What JSON of the API says. Raises ValueError.
+    """Parsed JSON of the API. Raises ValueError.
 
-    The parser of pydantic takes half the time of the standard library's, and an informer parses ten events a trial. It
-    takes neither half a surrogate pair nor more than 200 levels, which the library's does.
+    pydantic's parser takes half the time of the standard library's, and an informer parses ten events per trial. Unlike
+    that one, it rejects lone surrogates and more than 200 levels.
     """
     try:
         return from_json(data, cache_strings="keys")
@@ -227,7 +226,7 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _secrets_in(body: object) -> Iterator[str]:
-    """The values of a Secret that is sent, as they are and as they stand in it: a refusal may repeat them."""
+    """The values of a Secret in a request, decoded and encoded: a refusal may repeat them."""
     if isinstance(body, dict) and body.get("kind") == "Secret":
         yield from map(str, (body.get("stringData") or {}).values())
         for value in (body.get("data") or {}).values():
@@ -259,15 +258,15 @@ def _refusal(answer: aiohttp.ClientResponse, data: bytes, secrets: SecretTexts) 
 
 
 def _unavailable(host: str, error: Exception) -> PlatformUnavailable:
-    """The error for a call without an answer; `refused` where there was no connection, so that it had no effect."""
+    """The error for a call without an answer; `refused` if no connection was made, so that it had no effect."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | ssl.SSLCertVerificationError):
         return WrongAuthority(
-            f"{host}: its certificate is not signed by the authority of the kubeconfig ({error}); "
-            "look at certificate-authority there",
+            f"{host}: its certificate is not signed by the kubeconfig's authority ({error}); "
+            "check certificate-authority there",
             refused=True,
         )
     if isinstance(error, TimeoutError):
         is_refused = isinstance(error, aiohttp.ConnectionTimeoutError)
         return PlatformUnavailable(f"{host} does not answer", refused=is_refused)
     is_refused = isinstance(error, aiohttp.ClientConnectorError)
-    return PlatformUnavailable(f"{host} cannot be reached: {error or type(error).__name__}", refused=is_refused)
+    return PlatformUnavailable(f"{host} is unreachable: {error or type(error).__name__}", refused=is_refused)

@@ -1,5 +1,7 @@
-"""A namespace of a cluster, for the whole daemon: a client, and one informer for each kind of object. And a kind of job
-there: where it is in the API, how its status is read, how one is ended."""
+"""A namespace of a cluster, shared by the daemon: a client, and one informer per kind of object.
+
+Also a kind of job: its place in the API, how its status is read, and how a job is ended.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,23 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Jobs that are submitted at a time.
+#: Maximum number of concurrent submissions.
 _SUBMISSIONS = 8
 _RIGHTS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Cluster(Connection):
-    """A namespace of a cluster. A credential is an `Access` as text: it names files, and holds no secret."""
+    """A namespace of a cluster. A credential is an `Access` as text: it names files, and is not secret."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
         self._access: Access | None = None
         self._client: Client | None = None
-        #: Used before the credentials were read again.
+        #: The client from before credentials were last read.
         self._retired: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
-        #: Held during a submission: the call that ends one must not wait behind calls that begin others.
+        #: Held during a submission: calls that end jobs must not wait behind calls that start them.
         self.submitting = asyncio.Semaphore(_SUBMISSIONS)
 
     @property
@@ -79,7 +81,7 @@ class Cluster(Connection):
             informer.try_again()
 
     async def _connect(self) -> None:
-        """Exchanges the client: calls under way on the one before go on; the one before that is closed."""
+        """Replaces the client. Calls of the previous client continue; the one before that is closed."""
         assert self._access is not None, "set by `use`"
         made = await connect(self._access)
         retired, self._retired, self._client = self._retired, self._client, made
@@ -95,7 +97,7 @@ class Cluster(Connection):
     async def call(
         self, method: str, path: str, *, query: Query = (), body: object = None, content_type: str = JSON
     ) -> Object:
-        """The object that a call answers, as `Client.call`, with a second try when credentials have expired.
+        """The object in a call's answer, like `Client.call`, with a retry if credentials have expired.
 
         Raises BadCredentials, too.
         """
@@ -109,7 +111,7 @@ class Cluster(Connection):
             raise _refused((await self.client()).host, refusal) from None
 
     async def renewing(self, ask: Callable[[Client], Awaitable[T]]) -> T:
-        """The answer of `ask`, which is called again where the credential had expired. Raises what `ask` does."""
+        """The answer of `ask`, which is repeated if the credential had expired. Raises as `ask`."""
         client = await self.client()
         try:
             return await ask(client)
@@ -120,17 +122,17 @@ class Cluster(Connection):
         return await ask(await self.client())
 
     async def renew(self, used: Client) -> None:
-        """Reads credentials again that the server has refused to this client. Raises BadCredentials."""
+        """Reads credentials again after the server refused those of this client. Raises BadCredentials."""
         async with self._connecting:
             if self._client is used:
-                log.info("connection %s: the credential has expired, it is read again", self.key)
+                log.info("connection %s: the credential has expired; reading it again", self.key)
                 await self._connect()
 
     async def create(self, resource: Resource, body: Object, query: Query = ()) -> Object:
         return await self.call("POST", resource.path(self.namespace), body=body, query=query)
 
     async def get(self, path: str, query: Query = ()) -> Object | None:
-        """What is there; None: there is nothing, or the cluster does not have its kind. Raises as `call`."""
+        """The object; None: it does not exist, or the cluster lacks its kind. Raises as `call`."""
         try:
             return await self.call("GET", path, query=query)
         except Refusal as refusal:
@@ -142,13 +144,13 @@ class Cluster(Connection):
         return await self.get(resource.path(self.namespace, name))
 
     async def list(self, resource: Resource, selector: str) -> list[Object]:
-        """The objects with this label selector; a kind that the cluster does not have has no objects."""
+        """The objects with this label selector; none if the cluster lacks the kind."""
         answer = await self.get(resource.path(self.namespace), [("labelSelector", selector)]) or {}
         items: list[Object] = answer.get("items") or []
         return items
 
     async def delete(self, resource: Resource, name: str, *, uid: str = "") -> None:
-        """Deletes an object and what belongs to it. Quiet when it is not there, or is another one of that name."""
+        """Deletes an object and its dependents. Ignores a missing one, and a different one of that name."""
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -165,10 +167,9 @@ class Cluster(Connection):
         return bool((answer.get("status") or {}).get("allowed"))
 
     async def may_exec(self) -> bool:
-        """Whether we may run commands in pods and read Secrets, where the parameters lie.
+        """Whether we may run commands in pods, and read Secrets, which hold the parameters.
 
-        Commands go by a websocket, which begins as a GET, and for which Kubernetes 1.35 and later ask the right to
-        create, too.
+        Commands use a websocket, which begins as a GET; Kubernetes 1.35 and later also check the right to create.
         """
         return (
             await self.may("get", PODS, "exec")
@@ -196,7 +197,7 @@ class Cluster(Connection):
     # Informers
 
     def informer(self, resource: Resource) -> Informer:
-        """The informer of a kind of object, started when it is asked for first; it lives as long as the connection."""
+        """The informer of a kind of object, started on first use; it lives as long as the connection."""
         informer = self._informers.get(resource)
         if informer is None:
             query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
@@ -231,8 +232,8 @@ def review(namespace: str, verb: str, group: str, plural: str, subresource: str 
 def _refused(host: str, refusal: Refusal) -> Exception:
     if refusal.status in (401, 403):
         return BadCredentials(
-            f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in anew, or "
-            "give another kubeconfig or context"
+            f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in again, or "
+            "set another kubeconfig or context"
         )
     return PlatformUnavailable(f"{host}: {refusal}", refused=True)
 
@@ -244,19 +245,19 @@ class Kind:
     group: str
     plural: str
     kind: str
-    #: The container that runs the trial.
+    #: Name of the container that runs the trial.
     container: str
     #: State, times and the operator's own reason, read from an object of the kind. Pure.
     read: Callable[[Object], Observation]
-    #: The version of the API; empty: whichever the cluster has.
+    #: Version of the API; empty: the cluster's.
     version: str = ""
-    #: Merged into an object to end it; None: it is deleted.
+    #: Patch that ends an object; None: it is deleted.
     stop: Object | None = None
     #: The operator that serves the kind, and where to get it.
     operator: str
 
     async def find(self, cluster: Cluster) -> Resource | None:
-        """The kind, in the wanted version if served, else in the cluster's preferred one; None: none. Raises
+        """The kind, in the wanted version if served, or else in the cluster's preferred one; None: not served. Raises
         Refusal."""
         group = await cluster.get(f"/apis/{self.group}") or {}
         served = [str(one["version"]) for one in group.get("versions") or ()]
@@ -274,7 +275,7 @@ class Kind:
         return f"the cluster has no kind {self.kind} ({self.plural}.{self.group}); install {self.operator}"
 
     async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> None:
-        """Ends a job; quiet when it is not there. Raises Refusal."""
+        """Ends a job; ignores a missing one. Raises Refusal."""
         if self.stop is None:
             return await cluster.delete(resource, name, uid=uid)
         try:

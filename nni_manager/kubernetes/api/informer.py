@@ -1,8 +1,9 @@
-"""All objects of one kind with our label, kept up to date: listed once, then watched from there.
+"""A cache of all objects of one kind with our label: listed once, then watched.
 
-A watch that ends is continued where it stopped. After a 410, and from time to time as a safety net, all objects are
-listed anew. While listing is allowed and watching is not, it polls by lists, and tries to watch from time to time: a
-server that was just started refuses at first what it allows later."""
+An ended watch continues where it stopped. After a 410, and periodically for safety, all objects are listed again. While
+watching is denied but listing is not, it polls with lists and periodically retries the watch: a server that has just
+started may deny at first what it allows later.
+"""
 
 from __future__ import annotations
 
@@ -21,41 +22,41 @@ from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Objects in one page of a list.
+#: Objects per list page.
 _PAGE = 500
-#: Seconds: one watch, the time until everything is listed again, and between lists while watching is denied.
+#: Seconds: of one watch, between full lists, and between lists while watching is denied.
 _WATCH_S = 300
 _LIST_AGAIN_S = 900.0
 _POLL_S = 5.0
-#: Waits before a watch that was denied is tried again, in seconds; the last one repeats.
+#: Seconds before a denied watch is retried; the last value repeats.
 _WATCH_WAITS_S = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
-#: Seconds after which credentials that are still refused are shown less often, and how often then.
+#: Seconds after which refused credentials are retried less often, and the interval then.
 _REFUSED_S = 60.0
-#: Waits after failures, in seconds; the last one repeats.
+#: Seconds of waits after failures; the last value repeats.
 _WAITS_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _GONE = 410
-#: Removed objects that are remembered.
+#: Number of removed objects to remember.
 _GONE_KEPT = 5000
 
 
 class Listener(Protocol):
-    """A listener of an informer, which hears of every change, at once, in the loop."""
+    """A listener of an informer. It is called for every change, immediately, in the event loop."""
 
     def on_object(self, resource: Resource, found: Object) -> None:
         """Called when an object is new or has changed."""
 
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
-        """Called when an object is gone. `was_seen`: its deletion was watched; else a list lacks it."""
+        """Called when an object is gone. `was_seen`: its deletion was watched; otherwise a list lacks it."""
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Called when everything was listed, by a call that began at that time of the loop."""
+        """Called after a full list. The list's call began at that time of the loop."""
 
 
 class Informer:
-    """The objects of one kind with our label. `client`: the one to use now, awaited before each call; `on_trouble`:
-    called when `trouble` changes.
+    """The objects of one kind with our label. `client`: awaited before each call, returns the current client;
+    `on_trouble`: called when `trouble` changes.
 
-    `renew`: reads credentials again that the server refuses, as they may merely have expired. Raises BadCredentials.
+    `renew`: reads refused credentials again, as they may have expired. Raises BadCredentials.
     """
 
     def __init__(
@@ -74,31 +75,31 @@ class Informer:
         self._query = tuple(query)
         self._on_trouble = on_trouble
         self._renew = renew
-        #: The one that was asked last.
+        #: The client of the last call.
         self._asked: Client | None = None
-        #: With the credentials as they are the server was not asked yet.
+        #: The server has not been called with the current credentials yet.
         self._is_renewed = False
         self.objects: dict[str, Object] = {}
         self.listeners: list[Listener] = []
-        #: Why the state is not current; None: it is.
-        self.trouble: PlatformError | None = PlatformUnavailable("the cluster was not asked yet", refused=True)
-        #: Watching is denied: it asks every few seconds.
+        #: Why the cache is not current; None: it is.
+        self.trouble: PlatformError | None = PlatformUnavailable("the cluster has not answered yet", refused=True)
+        #: Watching is denied: it polls every few seconds.
         self.polls = False
-        #: When a watch that was denied is tried again, by the loop's clock.
+        #: When a denied watch is retried, by the loop's clock.
         self._watch_at_s = 0.0
         self._denied = Backoff(_WATCH_WAITS_S)
-        #: Since when credentials are refused, by the loop's clock; None: they are not.
+        #: Start of the period with refused credentials, by the loop's clock; None: accepted.
         self._refused_s: float | None = None
-        #: Waits after 410 answers in a row.
+        #: Number of waits after consecutive 410 answers.
         self._expired = Backoff((0.0, *_WAITS_S))
         self._version = ""
-        #: The version of the last list.
+        #: Version of the last list.
         self._listed_version = 0
         self._listed_s = float("-inf")
         self._failed = Backoff(_WAITS_S)
-        #: Watches in a row that ended at once without an event.
+        #: Number of consecutive watches that ended at once without an event.
         self._short = 0
-        #: uid → version of objects removed lately: a server may send old events.
+        #: uid → version of recently removed objects: a server may send old events.
         self._gone: OrderedDict[str, int] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._synced = asyncio.Event()
@@ -117,13 +118,13 @@ class Informer:
         return self._synced.is_set()
 
     async def ready(self) -> None:
-        """Returns when the objects are known, or raises the reason why they are not."""
+        """Returns when the objects are known; otherwise raises the reason."""
         await self._synced.wait()
         if self.trouble is not None:
             raise self.trouble
 
     def try_again(self) -> None:
-        """Retries at once: the cause may be fixed."""
+        """Retries at once, as the cause may be fixed."""
         self._again.set()
 
     async def _run(self) -> None:
@@ -135,12 +136,12 @@ class Informer:
                 await self._react(refusal)
             except PlatformError as error:
                 await self._on_failure(error)
-            except Exception as error:  # a malformed object must not end the informer of all trials
+            except Exception as error:  # a malformed object must not stop the informer of all trials
                 log.exception("%s cannot be followed", self.resource.plural)
                 await self._on_failure(PlatformUnavailable(f"{self.resource.plural}: {error}"))
 
     async def _round(self) -> None:
-        """Lists where a list is due, else watches until the watch ends."""
+        """Lists if a list is due; otherwise watches until the watch ends."""
         loop = asyncio.get_running_loop()
         if not self._version or loop.time() >= self._listed_s + _LIST_AGAIN_S or self.polls:
             await self._list()
@@ -155,28 +156,28 @@ class Informer:
             self._poll()
 
     async def _react(self, refusal: Refusal) -> None:
-        """Reads expired credentials again, before a refusal is reported."""
+        """Reads expired credentials again before reporting a refusal."""
         if refusal.status != 401 or self._renew is None or self._is_renewed:
             self._is_renewed = False
             return await self._on_refusal(refusal)
         self._is_renewed = True
         try:
-            assert self._asked is not None, "it has refused"
+            assert self._asked is not None, "its call was refused"
             await self._renew(self._asked)
         except PlatformError as error:
             await self._on_failure(error)
 
     async def _on_refusal(self, refusal: Refusal) -> None:
         if refusal.status == _GONE:
-            self._version = ""  # the server forgets where the watch was: everything is listed
+            self._version = ""  # the server no longer has the watch's position: list everything
             return await asyncio.sleep(self._expired.next_wait())
         kind = BadCredentials if refusal.status in (401, 403) else PlatformUnavailable
         await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}"))
 
     def _poll(self) -> None:
-        """Notes that watching is denied, while listing is not."""
+        """Notes that watching is denied, but listing is not."""
         if not self.polls:
-            log.warning("watching %s is denied; they are listed every %g s instead", self.resource.plural, _POLL_S)
+            log.warning("watching %s is denied; listing them every %g s instead", self.resource.plural, _POLL_S)
         self.polls = True
         self._watch_at_s = asyncio.get_running_loop().time() + self._denied.next_wait()
 
@@ -229,7 +230,7 @@ class Informer:
             listener.on_listed(self.resource, begun_s, frozenset(found))
 
     async def find(self, name: str) -> bool:
-        """Whether the server has an object of that name, which is taken in then. Raises as `Client.call`."""
+        """Whether the server has an object of that name; if so, it is added to the cache. Raises as `Client.call`."""
         try:
             found = await (await self._client()).call("GET", f"{self._path}/{name}")
         except Refusal as refusal:
@@ -240,8 +241,8 @@ class Informer:
         return True
 
     async def ask(self, query: tuple[str, str]) -> None:
-        """Takes in what fits a query now, though the watch may be behind. Returns when that is done, or was denied for
-        a minute."""
+        """Adds the results of a query to the cache, as the watch may lag. Returns when done, or when denied for a
+        minute."""
         begun_s = asyncio.get_running_loop().time()
         backoff = Backoff(_WAITS_S)
         while True:
@@ -281,12 +282,12 @@ class Informer:
                         self._short = 0
                         self._expired.reset()
         except PlatformUnavailable:
-            if not is_open:  # one that breaks is begun again; trouble it is when that fails
+            if not is_open:  # a broken watch is restarted; that failing is the trouble
                 raise
         await self._breathe(asyncio.get_running_loop().time() - begun_s)
 
     async def _breathe(self, lasted_s: float) -> None:
-        """Waits a moment after short watches: a server that ends watches at once is not asked without end."""
+        """Waits a moment after short watches, so that a server that ends watches at once is not flooded."""
         self._short = self._short + 1 if lasted_s < 1 else 0
         if lasted_s >= 1:
             self._expired.reset()
@@ -304,7 +305,7 @@ class Informer:
         if kind == "DELETED":
             self._remove(found, was_seen=True)
         elif kind in ("ADDED", "MODIFIED"):
-            # one of an object that is gone is old: it was there before the last list, which lacks it
+            # an event of a removed object is old: the last list, which lacks the object, is newer
             if found["metadata"]["name"] in self.objects or _identity(found)[1] > self._listed_version:
                 self._put(found)
         self._version = str(found["metadata"].get("resourceVersion") or self._version)
@@ -327,7 +328,7 @@ class Informer:
         if uid in self._gone or (known is not None and _identity(known)[0] != uid):
             return
         self.objects.pop(name, None)
-        if was_seen:  # an object missing in a list may be in the next one
+        if was_seen:  # an object missing in one list may be in the next
             self._gone[uid] = version
         while len(self._gone) > _GONE_KEPT:
             self._gone.popitem(last=False)
@@ -336,7 +337,7 @@ class Informer:
 
 
 def _identity(found: Object) -> tuple[str, int]:
-    """The uid and the version of an object: versions of one kind are numbers that grow."""
+    """The uid and the version of an object: versions of one kind are increasing numbers."""
     meta = found["metadata"]
     return str(meta.get("uid") or meta["name"]), _number(str(meta.get("resourceVersion") or ""))
 

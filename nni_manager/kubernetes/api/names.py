@@ -1,4 +1,4 @@
-"""The names of kinds of objects, where they are in the API, and the names and labels of our objects."""
+"""Names of kinds and their API paths, and the names and labels of our objects."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 
 
-#: Labels. A real NNI's are `app`, `expId` and `trialId`: its objects are none of ours.
+#: Labels. NNI's own are `app`, `expId` and `trialId`; its objects are not ours.
 EXPERIMENT = "nni-manager/experiment"
 SERVICE = "nni-manager/service"
 JOB = "nni-manager/job"
 TRIAL = "nni-manager/trial"
 NONCE = "nni-manager/nonce"
-#: The identity of the manager that made it. Nothing is selected by it.
+#: The identity of the manager that created it. Not used as a selector.
 MANAGER = "nni-manager/manager"
-#: The label of pods of the reporting role: the first of them reports.
+#: The label of pods of the reporting role; the first of them reports.
 REPORTS = "nni-manager/reports"
-#: Annotation: the documented name ``nni_exp_…_trial_…``, which no object may have.
+#: Annotation: the documented name ``nni_exp_…_trial_…``, which is not valid for objects.
 DOCUMENTED_NAME = "nni-manager/job-name"
 
-#: Pods are called ``{job}-{role}-{index}``, and a name has at most 63 characters.
+#: Pods are named ``{job}-{role}-{index}``, with at most 63 characters.
 _MOST = 63 - len("-worker-0000")
 _HASH = 8
 
 
 def dashed(spec: JobSpec) -> str:
-    """The name of a job's object as RFC 1035 has it."""
+    """The name of a job's object, valid by RFC 1035."""
     attempt = f"-{spec.attempt}" if spec.attempt > 1 else ""
     return _legal(spec, f"nni-exp-{spec.experiment_id}-trial-{spec.trial_id}{attempt}", "-", _MOST)
 
 
 def alphanumeric(spec: JobSpec, longest_role: int) -> str:
-    """The name of a job's object as FrameworkController has it, ``^[a-z0-9]{1,63}$``.
+    """The name of a job's object, valid for FrameworkController: ``^[a-z0-9]{1,63}$``.
 
-    `longest_role`: characters of its longest role's name.
+    `longest_role`: length of its longest role name.
     """
     attempt = f"x{spec.attempt}" if spec.attempt > 1 else ""
     most = 63 - len("--0000") - longest_role
@@ -73,7 +73,7 @@ def alphanumeric(spec: JobSpec, longest_role: int) -> str:
 
 
 def _legal(spec: JobSpec, wanted: str, separator: str, most: int) -> str:
-    """The legal form of a name; where something would be lost, a few characters keep two names apart."""
+    """The valid form of a name; if that loses characters, a hash keeps names distinct."""
     legal = re.sub(r"[^a-z0-9]+", separator, wanted.lower())
     if legal == wanted and len(legal) <= most:
         return legal
@@ -82,7 +82,7 @@ def _legal(spec: JobSpec, wanted: str, separator: str, most: int) -> str:
 
 
 def label(text: str) -> str:
-    """A text as a label's value, which differs for another text."""
+    """A text as a label's value; different texts give different values."""
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", text):
         return text
     legal = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:50].strip("_.-")
@@ -111,7 +111,7 @@ def selector(labels: Mapping[str, str]) -> str:
 
 
 def is_ours(found: Object, labels: Mapping[str, str], job_name: str) -> bool:
-    """Whether an object is this very job's; a nonce that either side does not have is not compared."""
+    """Whether an object belongs to this job; nonces are compared only if both have one."""
     meta = found["metadata"]
     told, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     same = (EXPERIMENT, SERVICE, JOB, TRIAL)

@@ -1,1 +1,1 @@
-"""Results read from a running container by `exec`, and the choice of the way that results come."""
+"""Results read from a running container by `exec`, and the choice of the channel."""

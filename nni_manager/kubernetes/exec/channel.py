@@ -1,8 +1,8 @@
-"""The channel exec: commands started in pods through the cluster's API write parameters and code there and read
-results. For clusters that can neither reach this machine nor share storage with it.
+"""The channel exec: commands in pods, started through the cluster's API, write parameters and code and read results.
 
-Each call is complete in itself: an interrupted one is repeated from the stored offsets. The runner's container waits
-until it is released after the last read. `trial_runner.runner.exec_channel` is the other side.
+For clusters that can neither reach this machine nor share storage with it. Each call is self-contained: an interrupted
+one is repeated from the stored offsets. The runner's container waits until it is released after the last read. The
+other side is `trial_runner.runner.exec_channel`.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from trial_runner.wire import stderr_end
 
 log = logging.getLogger(__name__)
 
-#: Commands that run in pods at a time.
+#: Maximum number of concurrent commands in pods.
 _AT_ONCE = 8
-#: Seconds that this may take at most when the adapter is left.
+#: Maximum seconds for leaving the adapter.
 _LETTING_GO_S = 3.0
 _CHUNK = 256 * 1024
 
 #: (pod, verb of `exec_channel`, stdin) → stdout.
 Execute = Callable[[Object, str, AsyncIterator[bytes]], Awaitable[bytes]]
-#: Name of a job → the record of its parameters.
+#: Job name → the record of its parameters.
 Record = Callable[[str], Awaitable[str]]
 
 
 class ExecChannel:
-    """The reading of one service's results through the channel exec. `sends_code`: the image lacks it; `on_chosen`:
-    hears what pods have chosen."""
+    """The reading of one service's results through the channel exec. `sends_code`: the image lacks the code;
+    `on_chosen`: called with the channel that a pod has chosen."""
 
     def __init__(
         self, host: Host, execute: Execute, record: Record, on_chosen: Callable[[str], None], *, sends_code: bool
@@ -62,7 +62,7 @@ class ExecChannel:
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     def follow(self, memory: JobMemory, attempt_directory: str) -> None:
-        """Begins to read a job's results; idempotent. `attempt_directory`: the folder to which its logs are copied."""
+        """Starts reading a job's results; idempotent. `attempt_directory`: the folder for copies of its logs."""
         if memory.name not in self._attempts:
             self._attempts[memory.name] = Attempt(self, memory, Path(attempt_directory))
 
@@ -72,8 +72,8 @@ class ExecChannel:
             self._attempts[memory.name].news.set()
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
-        """The report to give now: an end is held back until all results are read."""
-        return report  # pods wait until they were read
+        """The report to return: the end is held back until all results have been read."""
+        return report  # pods wait until they have been read
 
     def forget(self, memory: JobMemory) -> None:
         attempt = self._attempts.pop(memory.name, None)
@@ -95,12 +95,12 @@ class ExecChannel:
         await ended(*(attempt.task for attempt in attempts), *self._letting_go)
 
     async def execute(self, pod: Object, verb: str, stdin: bytes | AsyncIterator[bytes] = b"") -> bytes:
-        """What a command in a pod says. Raises Refusal, ExecFailed, PlatformUnavailable."""
+        """The output of a command in a pod. Raises Refusal, ExecFailed, PlatformUnavailable."""
         async with self._turns:
             return await self._execute(pod, verb, _once(stdin) if isinstance(stdin, bytes) else stdin)
 
     async def filling(self, job_name: str) -> AsyncIterator[bytes]:
-        """What the job's pods are filled with: parameters, then the code."""
+        """The content to write into the job's pods: parameters, then the code."""
         code = await self.host.code() if self._sends_code else None
         size = (await asyncio.to_thread(code.stat)).st_size if code is not None else 0
         yield protocol.encode({"record": await self._record(job_name), "code": size})
@@ -110,7 +110,7 @@ class ExecChannel:
                     yield data
 
 
-#: Seconds between two looks into a pod in which something happens, and into one in which nothing does.
+#: Seconds between two reads of a pod: while it has news, and at most.
 _SHORTEST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 10.0
 _GROWTH = 1.5
@@ -119,10 +119,10 @@ _SILENT_S = 20.0
 
 
 class Attempt:
-    """One job on the channel exec; its reporter is the pod that results are read from."""
+    """One job on the channel exec. Its reporter is the pod from which results are read."""
 
     def __init__(self, channel: ExecChannel, memory: JobMemory, logs: Path) -> None:
-        """`logs`: the folder to which its logs are copied."""
+        """`logs`: the folder for copies of its logs."""
         self._channel = channel
         self._host = channel.host
         self.memory = memory
@@ -132,14 +132,14 @@ class Attempt:
         self._choices = Choices(self._ask, channel.on_chosen)
         #: uids of pods that have parameters and code.
         self._filled: set[str] = set()
-        #: Bytes stored of each outbox; None: to be asked for.
+        #: Number of stored bytes of each outbox; None: not queried yet.
         self._offsets: dict[str, int] | None = None
         self._container = ""
         self._wait_s = _SHORTEST_WAIT_S
         self._is_over = False
-        #: uids of released pods; pods that the operator starts after them are read, too.
+        #: uids of released pods; pods that the operator starts later are read, too.
         self._released: set[str] = set()
-        #: All is stored, and its pods are being released.
+        #: Everything is stored, and its pods are being released.
         self.lets_go = False
         self._trouble = ""
         self.task = asyncio.create_task(self._run(), name=f"exec {memory.job_name}")
@@ -154,7 +154,7 @@ class Attempt:
             except (NniManagerError, Refusal, ExecFailed, OSError) as error:
                 has_news = False
                 self._complain(error)
-            except Exception as error:  # a pod may answer anything, which must not end the loop
+            except Exception as error:  # a pod's answer may be invalid, which must not end the loop
                 has_news = False
                 self._complain(error, is_ours=True)
             self._wait_s = _SHORTEST_WAIT_S if has_news else min(_LONGEST_WAIT_S, _GROWTH * self._wait_s)
@@ -167,7 +167,7 @@ class Attempt:
         self.news.set()
 
     async def _pause(self) -> None:
-        """Waits for an event of the pods, or until the next read of one is due.
+        """Waits for an event of the pods, or until the next read is due.
 
         Events arrive in bursts; most change nothing, so one wake-up serves a burst.
         """
@@ -175,7 +175,7 @@ class Attempt:
         if not read:
             self._wait_s = _SHORTEST_WAIT_S
         if any(pod["metadata"].get("deletionTimestamp") for pod in read):
-            self._wait_s = _SHORTEST_WAIT_S  # it has little time
+            self._wait_s = _SHORTEST_WAIT_S  # its pods may soon be gone
         due_s = self._choices.due_s(self._running())
         now_s = asyncio.get_running_loop().time()
         waits = [*([self._wait_s] if read else []), *([max(0.0, due_s - now_s)] if due_s is not None else [])]
@@ -190,7 +190,7 @@ class Attempt:
         return pushing is not None and _uid(pushing) == _uid(pod) and self._silence_s() >= _SILENT_S
 
     def _pushing(self) -> Object | None:
-        """The reporter pod, when it runs and has chosen to post; None otherwise."""
+        """The reporter pod if it runs and has chosen to post; otherwise None."""
         pod = self._reporter()
         has_choice = pod is not None and told_channel(pod) == protocol.PUSH_OR_EXEC
         return pod if has_choice and pod is not None and self._choices.of_now(pod) == protocol.PUSH else None
@@ -199,19 +199,19 @@ class Attempt:
         return self._host.silence_s(self.memory.job_name) or 0.0
 
     def _reporter(self) -> Object | None:
-        """The reporter pod; None when it does not run."""
+        """The reporter pod; None if it does not run."""
         name = self.memory.reporter()
         return next((pod for pod in self._running() if pod["metadata"]["name"] == name), None)
 
     async def _ask(self, pod: Object) -> str:
-        """The channel that a pod's runner has chosen; empty while it has not."""
+        """The channel that a pod's runner has chosen; empty: not yet."""
         data = await self._channel.execute(pod, "channel")
         return next((str(frame.get("channel") or "") for frame in protocol.Decoder().feed(data)), "")
 
     def _complain(self, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != self._trouble:
             log.warning(
-                "job %s cannot be read through the cluster now: %s",
+                "job %s cannot be read through the cluster's API now: %s",
                 self.memory.job_name,
                 error,
                 exc_info=error if is_ours else None,
@@ -223,7 +223,7 @@ class Attempt:
         return [pod for pod in running if _uid(pod) not in self._released]
 
     async def _look(self) -> bool:
-        """Fills pods and reads the reporter; answers whether anything was new."""
+        """Fills pods and reads the reporter; returns whether anything was new."""
         for pod in self._running():
             if _uid(pod) not in self._filled and await self._choices.of(pod) == protocol.EXEC:
                 await self._channel.execute(pod, "fill", self._channel.filling(self.memory.name))
@@ -271,7 +271,7 @@ class Attempt:
                 outboxes=frame.get("outboxes"),
             )
         except (VersionRefused, AttemptDecided) as error:
-            log.info("job %s is not read any more: %s", self.memory.job_name, error)
+            log.info("stopped reading job %s: %s", self.memory.job_name, error)
             self._is_over = True
             return False
         self._container = container
@@ -285,13 +285,13 @@ class Attempt:
         )
         if delivery.resend:
             self._offsets = None
-            raise NotFound(f"what {outbox} holds before byte {frame['start']} is not stored; it is read again")
+            raise NotFound(f"bytes of {outbox} before {frame['start']} are not stored; reading them again")
         if self._offsets is not None:
             self._offsets[outbox] = end
         return True
 
     async def _take_end(self, frame: Mapping[str, Any]) -> None:
-        """Passes on how the command ended, of which all is stored now, and lets the pods go."""
+        """Passes on how the command ended, now that everything is stored, and releases the pods."""
         tail = "" if frame.get("exit_code") == 0 else await asyncio.to_thread(stderr_end.read, str(self._logs))
         word = {
             "exitCode": frame.get("exit_code"),
@@ -313,7 +313,7 @@ class Attempt:
             self.lets_go = False
 
     async def _release(self, pod: Object) -> None:
-        with suppress(NniManagerError, Refusal, ExecFailed):  # it may end by itself in this moment
+        with suppress(NniManagerError, Refusal, ExecFailed):  # the pod may have just ended
             if _uid(pod) in self._filled or self._is_read(pod):
                 await self._channel.execute(pod, "release")
         self._released.add(_uid(pod))
@@ -324,7 +324,7 @@ def _uid(pod: Object) -> str:
 
 
 def _is_running(pod: Object, container: str) -> bool:
-    """Whether the container of a pod runs, so that commands can be started in it."""
+    """Whether a pod's container runs, so that it can execute commands."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     mine = [one for one in statuses if one.get("name") == container] or statuses
     return any("running" in (one.get("state") or {}) for one in mine)
@@ -344,7 +344,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _append(folder: Path, frame: Mapping[str, Any], most_bytes: int) -> None:
-    """Writes a part of a log at its offset and keeps bytes that exist. Blocks. Raises OSError."""
+    """Writes part of a log at its offset, keeping existing bytes. Blocks. Raises OSError."""
     name = frame.get("file")
     if name in protocol.LOG_FILES:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

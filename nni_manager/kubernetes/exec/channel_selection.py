@@ -1,7 +1,7 @@
-"""The choice of a channel by the pods of a job: push where they reach this machine, else exec.
+"""The choice of a channel by the pods of a job: push if they reach this machine, else exec.
 
-Each pod that may choose tries to reach this machine for a few seconds. A pod that runs longer is asked once for its
-choice, by a command that is started in it.
+Each pod that may choose tries for a few seconds to reach this machine. If a pod runs longer, a command in it reads the
+choice once.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Awaitable, Callable, Iterable
 from nni_manager.kubernetes.api.client import Object
 from trial_runner import protocol
 
-#: Seconds after which a pod that runs has tried, and those between two questions to one that has not.
+#: Seconds until a running pod has tried, and between two queries of a pod that has not.
 _TRIED_S = 6.0
 _AGAIN_S = 2.0
 
-#: A pod → its runner's choice: push, exec, or empty while it tries.
+#: Pod → its runner's choice: push, exec, or empty while it tries.
 Ask = Callable[[Object], Awaitable[str]]
 
 
 class Choices:
-    """The channels that the pods of one job have chosen; `on_chosen` hears of each once."""
+    """The channels that the pods of one job have chosen; `on_chosen` is called once for each."""
 
     def __init__(self, ask: Ask, on_chosen: Callable[[str], None]) -> None:
         self._ask = ask
         self._on_chosen = on_chosen
         #: uid → channel.
         self._chosen: dict[str, str] = {}
-        #: uid → when it is asked next, by the loop's clock.
+        #: uid → time of the next query, by the loop's clock.
         self._due_s: dict[str, float] = {}
 
     async def of(self, pod: Object) -> str:
-        """The channel that a running pod has chosen, asked for if need be; empty: not known yet."""
+        """The channel of a running pod, queried if necessary; empty: not known yet."""
         uid, told = str(pod["metadata"].get("uid")), told_channel(pod)
         if told != protocol.PUSH_OR_EXEC:
             self._chosen[uid] = told
@@ -45,11 +45,11 @@ class Choices:
         return self._chosen.get(uid, "")
 
     def of_now(self, pod: Object) -> str:
-        """The channel that a pod has chosen, from memory; empty: not known yet."""
+        """The known channel of a pod; empty: not known yet."""
         return self._chosen.get(str(pod["metadata"].get("uid")), "")
 
     def due_s(self, pods: Iterable[Object]) -> float | None:
-        """The time, by the loop's clock, of the next query of one of these pods; None: none is due."""
+        """Time of the next query of any of these pods, by the loop's clock; None: none is due."""
         uids = [str(pod["metadata"].get("uid")) for pod in pods]
         return min((self._due_s[uid] for uid in uids if uid in self._due_s and uid not in self._chosen), default=None)
 
@@ -66,6 +66,6 @@ def told_channel(pod: Object) -> str:
 
 
 def _variable(container: Object, name: str) -> str:
-    """The value of a variable of a container, empty without one; the last of that name counts."""
+    """The value of a container's variable, the last of that name; empty: not set."""
     found = [one.get("value") for one in container.get("env") or () if one.get("name") == name]
     return str(found[-1] or "") if found else ""

@@ -19,15 +19,15 @@ _MOST_STDERR = 2048
 
 
 class ExecFailed(Exception):
-    """An error: a command in a pod ended with another exit code than 0, or could not be started."""
+    """A command in a pod failed: nonzero exit code, or it could not start."""
 
 
 async def execute(
     client: Client, path: str, container: str, command: Sequence[str], stdin: AsyncIterator[bytes], limit_s: float
 ) -> bytes:
-    """Runs a command in a pod's container; answers its stdout. `path`: the pod's.
+    """Runs a command in a pod's container; returns its stdout. `path`: the pod's.
 
-    The command must know by itself when stdin is over. Raises ExecFailed, PlatformUnavailable and Refusal.
+    The command must detect the end of stdin from its content. Raises ExecFailed, PlatformUnavailable and Refusal.
     """
     query = [("container", container), ("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
     query += [("command", word) for word in command]
@@ -69,6 +69,6 @@ def _check(status: bytes, stderr: str) -> None:
     try:
         told = json.loads(status)
     except ValueError:
-        raise PlatformUnavailable("a command in a pod broke off") from None
+        raise PlatformUnavailable("the connection to a command in a pod broke off") from None
     if told.get("status") != "Success":
         raise ExecFailed("; ".join(filter(None, (str(told.get("message") or ""), stderr.strip()))))

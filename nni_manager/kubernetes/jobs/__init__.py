@@ -1,1 +1,1 @@
-"""The objects of a job and of its experiment: made, remembered, removed."""
+"""The objects of a job and of its experiment: creation, memory, removal."""

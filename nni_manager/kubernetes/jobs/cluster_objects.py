@@ -1,4 +1,4 @@
-"""One training service's own objects in the cluster, beside its jobs: runner, logins, keys, tokens. All idempotent."""
+"""Objects of one training service in the cluster besides jobs: runner, logins, keys, tokens. All idempotent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MEND_AGAIN_S = 60.0
 class ClusterObjects:
     """The objects of one training service in the cluster. `platform`: its name, as trials see it.
 
-    `prepare` comes before `pods` and `pull_secrets`.
+    Call `prepare` before `pods` and `pull_secrets`.
     """
 
     def __init__(self, cluster: Cluster, config: KubernetesSection, host: Host) -> None:
@@ -46,15 +46,15 @@ class ClusterObjects:
         self.reach = Reach(cluster)
         self._preparing = asyncio.Lock()
         self._runner_map = ""
-        #: Path of a login → name of its Secret.
+        #: Path of a login file → name of its Secret.
         self._logins: dict[str, str] = {}
         self._azure = ""
-        #: Until when, by the loop's clock, the runner's object is not looked for.
+        #: Time until which the runner's object is not checked again, by the loop's clock.
         self._mend_again_s = float("-inf")
         #: The path of the packed code, as pods see it.
         self._code_archive = self._code_sha256 = ""
         here = storage.mount_point(config)
-        #: The storage on which this machine reads results; None on other channels.
+        #: The storage on which this machine reads results; None: other channels.
         self.storage: MountedStorage | None = None
         if self.channel == protocol.PULL and here is not None:
             mode = config.pod_storage and config.pod_storage.mode
@@ -64,7 +64,7 @@ class ClusterObjects:
     # Shared by all jobs
 
     async def prepare(self) -> None:
-        """Makes the objects shared by all jobs that are not there yet.
+        """Creates the missing shared objects.
 
         Raises Refusal, SubmitRejected, BadCredentials, PlatformUnavailable.
         """
@@ -87,7 +87,7 @@ class ClusterObjects:
             self._runner_map = await self.put(CONFIG_MAPS, runner)
 
     async def mend(self) -> None:
-        """Creates the objects that pods mount again where they were removed; looks once a minute at most.
+        """Recreates removed objects that pods mount; checks at most once a minute.
 
         Raises as `prepare`.
         """
@@ -100,7 +100,7 @@ class ClusterObjects:
             await self.prepare()
 
     def pretend(self) -> None:
-        """Acts as if all objects were made: for the dry run of a job."""
+        """Marks all objects as created, for the dry run of a job."""
         self._runner_map = self._azure = "nni-preflight"
         self._logins = dict.fromkeys(login_paths(self._config).values(), "nni-preflight")
 
@@ -118,7 +118,7 @@ class ClusterObjects:
             self._code_archive = self.storage.code_archive(code)
 
     async def put(self, resource: Resource, body: Object) -> str:
-        """Creates an object and answers its name. The name is a hash of the content: an existing object is the same."""
+        """Creates an object and returns its name, a hash of the content: an existing object is identical."""
         body["metadata"]["labels"][names.MANAGER] = names.label(self._host.connections.identity)
         try:
             await self._cluster.create(resource, body)
@@ -146,11 +146,11 @@ class ClusterObjects:
         )
 
     def folder(self, attempt_directory: str) -> AttemptFolder | None:
-        """The folder of an attempt on storage that is mounted here, too; None: no storage is."""
+        """The folder of an attempt on storage that is also mounted here; None: there is none."""
         return self.storage.attempt(attempt_directory) if self.storage is not None else None
 
     def pull_secrets(self, login: str | None) -> Sequence[str]:
-        """The names of Secrets with logins of registries for a role; `login`: its `privateRegistryAuthPath`."""
+        """The names of Secrets with a role's registry logins; `login`: its `privateRegistryAuthPath`."""
         return (self._logins[login],) if login else ()
 
     # Of one job
@@ -161,14 +161,14 @@ class ClusterObjects:
         return f"{name}-runner"
 
     async def prepare_job(self, spec: JobSpec) -> None:
-        """Puts the files of a job on the storage before its creation. Raises SubmitRejected, PlatformUnavailable."""
+        """Writes the files of a job to the storage before its creation. Raises SubmitRejected, PlatformUnavailable."""
         if self.storage is not None:
             await self.storage.put(spec, {}, self._host.code)
 
     async def put_secret(self, spec: JobSpec, job: Object) -> None:
-        """Makes the Secret that the job's pods need; repeatable. Raises Refusal, PlatformUnavailable.
+        """Creates the Secret that the job's pods need; repeatable. Raises Refusal, PlatformUnavailable.
 
-        It is created after its job, which owns it: any deletion of the job deletes it, too. A pod waits for it.
+        It is created after its job, which owns it, so deleting the job deletes it, too. Pods wait for it.
         """
         if not (data := self._secret_data(spec)):
             return
@@ -199,9 +199,9 @@ class ClusterObjects:
         return data
 
     async def _judge_secret(self, job: Object) -> None:
-        """Checks the owner of an existing Secret; one of an earlier job of the same name is removed.
+        """Checks the owner of an existing Secret; a Secret of an earlier job with the same name is removed.
 
-        Raises Refusal, and PlatformUnavailable where the Secret must be created again.
+        Raises Refusal, and PlatformUnavailable if the Secret must be created again.
         """
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         found = await self._cluster.find(SECRETS, self.secret_name(name))
@@ -209,13 +209,15 @@ class ClusterObjects:
         if uid not in owners:
             if found is not None:
                 await self._cluster.delete(SECRETS, self.secret_name(name), uid=found["metadata"]["uid"])
-            raise PlatformUnavailable(f"the Secret {self.secret_name(name)} was another job's; it is made again")
+            raise PlatformUnavailable(f"the Secret {self.secret_name(name)} belonged to another job; creating it again")
 
     async def record(self, name: str) -> str:
         """The parameters of the job `name`. Raises Refusal and PlatformUnavailable."""
         secret = await self._cluster.find(SECRETS, self.secret_name(name))
         if secret is None or _RECORD_KEY not in (secret.get("data") or {}):
-            raise PlatformUnavailable(f"the Secret {self.secret_name(name)} is gone, and the parameters with it")
+            raise PlatformUnavailable(
+                f"the Secret {self.secret_name(name)} no longer exists, and the parameters with it"
+            )
         return base64.b64decode(secret["data"][_RECORD_KEY]).decode()
 
     async def close(self) -> None:
@@ -238,7 +240,7 @@ def owner(job: Object) -> Object:
 
 
 def login_paths(config: KubernetesSection) -> dict[str, str]:
-    """The paths of all logins of registries in the section, by their fields."""
+    """The paths of all registry logins in the section, by their fields."""
     return {
         f"trainingService.{field}.privateRegistryAuthPath": role.private_registry_auth_path
         for field, role in config.replicas()
@@ -248,25 +250,27 @@ def login_paths(config: KubernetesSection) -> dict[str, str]:
 
 log = logging.getLogger(__name__)
 
-#: Seconds for which no pod tries after one has tried in vain: each would lose time over it.
+#: Seconds without new attempts after a pod could not connect: each attempt costs time.
 _TRY_AGAIN_S = 600.0
 
 
 class Reach:
-    """What one service knows of whether pods reach this machine."""
+    """What one service knows about whether pods reach this machine."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._may_exec = True
         self._out_of_reach_until_s = float("-inf")
-        #: This machine's address as the cluster sees it, by the routes; empty: unknown.
+        #: This machine's address on the route to the cluster; empty: unknown.
         self.own_address = ""
 
     async def look(self) -> None:
         """Checks rights and routes, once, before the first job. Raises Refusal and PlatformUnavailable."""
         self._may_exec = await self._cluster.may_exec()
         if not self._may_exec:
-            log.warning("commands in pods are not allowed (pods/exec): results come only where pods reach this machine")
+            log.warning(
+                "commands in pods are not allowed (pods/exec): results arrive only from pods that reach this machine"
+            )
         host = (await self._cluster.client()).host
         self.own_address = await asyncio.to_thread(_address_towards, host)
 
@@ -280,12 +284,12 @@ class Reach:
     def note(self, channel: str) -> None:
         """Notes the channel that a pod has chosen."""
         if channel == protocol.EXEC:
-            log.info("a pod did not reach the trial listener: results come through the cluster's API")
+            log.info("a pod did not reach the trial listener: results arrive through the cluster's API")
             self._out_of_reach_until_s = asyncio.get_running_loop().time() + _TRY_AGAIN_S
 
 
 def _address_towards(host: str) -> str:
-    """This machine's address on the route to the cluster's API; empty where pods cannot use it. Sends no packet."""
+    """This machine's address on the route to the cluster's API; empty: pods cannot use it. Sends no packet."""
     parts = urlsplit(host)
     try:
         family, _, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 443, type=socket.SOCK_DGRAM)[0]

@@ -1,5 +1,7 @@
-"""A dry run of a job's objects (`dryRun`): the cluster checks schemas, webhooks, quotas and pod security standards, and
-creates nothing."""
+"""A dry run of a job's objects (`dryRun`): the cluster checks schemas, webhooks, quotas and pod security standards.
+
+Nothing is created.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.jobs import submission
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 
-#: The label of a namespace that names the standard which pods must keep there.
+#: The label of a namespace with the standard that it enforces for pods.
 ENFORCED = "pod-security.kubernetes.io/enforce"
 RESTRICTED, BASELINE = "restricted", "baseline"
 _HOST = ("hostNetwork", "hostPID", "hostIPC")
-#: Kinds of volumes that a restricted pod may have.
+#: Volume kinds allowed for restricted pods.
 _VOLUMES = frozenset(
     {
         "configMap",
@@ -36,25 +38,25 @@ _PROFILES = ("RuntimeDefault", "Localhost")
 
 _QUERY = (("dryRun", "All"),)
 _STRICT = (*_QUERY, ("fieldValidation", "Strict"))
-#: Webhooks that cannot be asked so, or do not answer now, say nothing about the job.
+#: Webhooks without dry runs, or without an answer now, prove nothing about the job.
 _SAYS_NOTHING = re.compile(r"does not support dry run|failed calling webhook", re.IGNORECASE)
 _UNKNOWN = re.compile(r"unknown field")
-#: Quotas are of now, and jobs wait for room.
+#: Quotas are momentary, and jobs wait for room.
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _SECURITY = re.compile(r"violates PodSecurity", re.IGNORECASE)
-_FIX = "look at the fields of the section, and at podTemplate"
+_FIX = "check the fields of the section, and podTemplate"
 _SECURITY_FIX = (
-    "set securityContext of the pod and of its container in podTemplate as the namespace asks, or use another namespace"
+    "set securityContext of pod and container in podTemplate as the namespace requires, or use another namespace"
 )
 
 #: (spec, name, labels) → the job's manifest.
 Manifest = Callable[[JobSpec, str, dict[str, str]], Object]
-#: A pod of the job's template → as its operator makes it.
+#: A pod of the job's template → as its operator creates it.
 AsMade = Callable[[Object], Object]
 
 
 def spec() -> JobSpec:
-    """The job of an attempt that will never be, for drafts."""
+    """A placeholder job for dry runs."""
     return JobSpec(
         name="nni_exp_preflight_trial_draft",
         experiment_id="preflight",
@@ -73,7 +75,7 @@ def spec() -> JobSpec:
 async def findings(
     cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest, as_made: AsMade
 ) -> list[PreflightFinding]:
-    """Findings about what the cluster objects to in the job, or in its pods."""
+    """Findings about what the cluster rejects in the job or its pods."""
     drafted = spec()
     labels = names.job_labels(drafted, service, name, "nobody")
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
@@ -83,7 +85,7 @@ async def findings(
         if may_show:
             found += await _shown(cluster, PODS, pod)
         elif against := violations(pod["spec"], standard):
-            sentence = f"the namespace enforces the standard {standard}, and its pods would not be made: "
+            sentence = f"the namespace enforces the standard {standard} and would reject the pods: "
             found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence + "; ".join(against), _SECURITY_FIX))
     return found
 
@@ -100,26 +102,26 @@ async def _standard(cluster: Cluster) -> str:
 async def _shown(
     cluster: Cluster, resource: Resource, body: Object, *, is_strict: bool = True
 ) -> list[PreflightFinding]:
-    """Findings of a dry run of an object. Without `strict` the cluster drops unknown fields silently, as it does when
-    jobs are made."""
+    """Findings of a dry run of an object. Without `strict` the cluster silently drops unknown fields, as it does with
+    actual jobs."""
     try:
         await cluster.create(resource, body, _STRICT if is_strict else _QUERY)
     except Refusal as refusal:
         if is_strict and _UNKNOWN.search(refusal.message):
-            sentence = f"the cluster drops what it does not know: {refusal.message}"
-            fix = "correct podTemplate, or the template that configPath names"
+            sentence = f"the cluster drops unknown fields: {refusal.message}"
+            fix = "correct podTemplate, or the template at configPath"
             dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, fix)
             return [dropped, *await _shown(cluster, resource, body, is_strict=False)]
         is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
         if refusal.status in (400, 403, 422) and not is_about_now:
             fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
-            sentence = f"the cluster would not take it: {refusal.message}"
+            sentence = f"the cluster would reject it: {refusal.message}"
             return [PreflightFinding(Severity.WRONG, resource.kind, sentence, fix)]
     return []
 
 
 def _pods(value: Any) -> Iterator[Object]:
-    """The pod specs anywhere in a job's object; equal ones once."""
+    """All distinct pod specs in a job's object."""
     told: list[Object] = []
     for template in _templates(value):
         meta = {**(template.get("metadata") or {}), "name": "nni-preflight"}

@@ -1,5 +1,7 @@
-"""The evidence of pods and events about a job, beside the job itself: exit code, why it ended, why it does not start,
-where it runs. Pure functions of objects as the API gives them."""
+"""Evidence about a job in its pods and events: exit code, reasons of its end or wait, and nodes.
+
+Pure functions of objects as the API returns them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api.client import Object
 
-#: Reasons for which a container waits because of its image.
+#: Wait reasons of a container that concern its image.
 _IMAGE = frozenset(
     {
         "ErrImagePull",
@@ -25,9 +27,9 @@ _IMAGE = frozenset(
         "SignatureValidationFailed",
     }
 )
-#: Other reasons for which a container waits, in which nothing gets better by itself.
+#: Other wait reasons of a container that do not resolve without a change.
 _STUCK = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"})
-#: Reasons of a pod's end, or of its condition `DisruptionTarget`, that are the cluster's doing.
+#: Reasons of a pod's end, or of its condition `DisruptionTarget`, that the cluster caused.
 _TAKEN = frozenset(
     {
         "Evicted",
@@ -46,18 +48,18 @@ _TAKEN = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-#: How reasons begin for which a kubelet has no room for a pod: `OutOfcpu`, `OutOfnvidia.com/gpu`.
+#: Prefixes of the reasons when a kubelet has no room for a pod: `OutOfcpu`, `OutOfnvidia.com/gpu`.
 _NO_ROOM = "OutOf"
-#: The reason of a pod that ran for longer than its own template allows.
+#: The reason of a pod that exceeded its template's time limit.
 _TOO_LONG = "DeadlineExceeded"
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
-#: Events that an operator sends for every job: no reason why this one waits.
+#: Events that an operator sends for every job; they do not explain a wait.
 _SAYS_NOTHING = frozenset({"SetPodTemplateRestartPolicy", "SettedPodTemplateRestartPolicy"})
-#: Reasons of a container's end that decide something here.
+#: Reasons of a container's end with a special meaning here.
 CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 _MOST_TAIL = 2048
-#: Events that say why pods are not there, or not started.
+#: Events that explain missing or unstarted pods.
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 
 
@@ -72,22 +74,22 @@ class PodEnd:
     stderr_tail: str
     started_ms: int | None
     ended_ms: int | None
-    #: The cluster ended it for reasons of its own, or a user deleted it.
+    #: The cluster ended it for its own reasons, or a user deleted it.
     is_taken: bool
 
     @property
     def sentence(self) -> str:
-        """Its pod, why it ended, and what the cluster says of that."""
+        """Its pod, the reason, and the cluster's message."""
         return "; ".join(filter(None, (f"pod {self.pod}: {self.reason}", self.message)))
 
     @property
     def failed_itself(self) -> bool:
-        """Whether a pod that was taken away had failed by itself: else it has the codes of SIGTERM and SIGKILL."""
+        """Whether a removed pod had failed before: otherwise it has the codes of SIGTERM and SIGKILL."""
         return self.exit_code not in (None, 0, *_ENDED_BY_KUBELET)
 
 
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
-    """The end of a pod's container, the named one if it has ended; None while the pod has not ended."""
+    """The end of a pod's container, preferably the named one; None: the pod has not ended."""
     status = pod.get("status") or {}
     taken = _taken(status) or _deleted(pod) or _refused(status)
     ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
@@ -129,8 +131,7 @@ def _taken(status: Object) -> str:
 
 
 def _deleted(pod: Object) -> str:
-    """The reason of the end of a pod that was deleted, as when a node is drained; empty: it was not deleted, or it had
-    ended by itself."""
+    """Why a deleted pod ended, as when a node is drained; empty: it was not deleted, or had ended before."""
     if not pod["metadata"].get("deletionTimestamp"):
         return ""
     codes = [ended.get("exitCode") for one in _statuses(pod.get("status") or {}) if (ended := _terminated(one))]
@@ -138,8 +139,8 @@ def _deleted(pod: Object) -> str:
 
 
 def _refused(status: Object) -> str:
-    """The reason of a pod that failed before any container of it ran, as its node did not admit it; empty: a container
-    has ended, or the pod's own time limit was over."""
+    """Why a pod failed before its containers ran, as its node did not admit it; empty: a container has ended, or the
+    pod's own time limit expired."""
     if status.get("phase") != "Failed" or any(_terminated(one) for one in _statuses(status)):
         return ""
     reason = str(status.get("reason") or "Failed")
@@ -147,7 +148,7 @@ def _refused(status: Object) -> str:
 
 
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
-    """The pod's end that explains the job's: the first that failed by itself, else one that the cluster caused."""
+    """The pod end that explains the job's: the first failure not caused by the cluster, else one caused by it."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
     bad = [end for end in ends if end.exit_code or end.is_taken or end.reason in ("Failed", _TOO_LONG)]
     return min(bad, key=lambda end: (end.is_taken and not end.failed_itself, end.ended_ms or 0), default=None)
@@ -161,7 +162,7 @@ def place(pods: Sequence[Object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """A container that cannot be created or started without a change by the user."""
+    """A container that cannot start without a change by the user."""
 
     reason: str
     sentence: str
@@ -192,7 +193,7 @@ def is_being_made(pods: Iterable[Object]) -> bool:
 
 
 def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
-    """The reason for which a job does not run yet, where the cluster says so."""
+    """The reason why a job does not run yet, if the cluster states one."""
     if (found := stuck(pods)) is not None:
         code = WaitCode.IMAGE if found.reason in _IMAGE else WaitCode.SUBMITTED
         return Wait(code=code, sentence=found.sentence, details={"reason": found.reason})

@@ -1,5 +1,7 @@
-"""The memory of one job: its object, its pods and their events, kept after they are gone, and the report made of them.
-A completed job may lose its pods, and a deleted one its object, before it is observed."""
+"""The memory of one job: its object, pods and their events, kept after their removal, and the resulting report.
+
+A completed job may lose its pods, and a deleted one its object, before it is observed.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
 from nni_manager.kubernetes.jobs import evidence
 
-#: Seconds: an image that cannot be pulled, or a container that cannot be made, fails the job after them.
+#: Seconds after which an image that cannot be pulled, or a container that cannot be created, fails the job.
 STUCK_S = 600.0
-#: Seconds in which a pod that has a node is made there, as a rule.
+#: Seconds in which a pod with a node normally starts.
 _SLOW_S = 20.0
-#: Seconds for an operator to notice that its pod was taken away: to say so, or to start another. Below `metricGrace`,
-#: after which the runner, which heard nothing but a signal, is believed.
+#: Seconds for an operator to notice a removed pod, and to report it or start another. Less than `metricGrace`,
+#: after which the report of the runner counts, which only received a signal.
 _NOTICED_S = 3.0
-#: Seconds that the pods of a job that is gone may take to end, beside their own grace period.
+#: Seconds for the pods of a removed job to end, in addition to their grace period.
 _ENDING_S = 60.0
 
 Read = Callable[[Object], Observation]
@@ -28,43 +30,43 @@ Read = Callable[[Object], Observation]
 
 @dataclass(slots=True, kw_only=True)
 class JobMemory:
-    """The memory of one job that is followed."""
+    """The memory of one followed job."""
 
     job_name: str
     name: str
-    #: The uid of the job's object; empty: whichever has the name.
+    #: The uid of the job's object; empty: any object of that name.
     uid: str
     #: The container with the exit code.
     container: str
-    #: Its operator starts it again by itself, as often as it likes.
+    #: Its operator restarts it without limit.
     is_restarted: bool = False
     object: Object | None = None
     #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
     pods: dict[str, Object] = field(default_factory=dict)
-    #: Pods that are gone, as they were last seen.
+    #: Removed pods, in their last known state.
     gone_pods: dict[str, Object] = field(default_factory=dict)
     events: dict[str, Object] = field(default_factory=dict)
-    #: Since when it is not there any more, by the loop's clock.
+    #: Time since which it no longer exists, by the loop's clock.
     removed_s: float | None = None
-    #: Its deletion was watched; else a list lacked it.
+    #: Its deletion was watched; otherwise a list lacked it.
     was_deleted: bool = False
-    #: We asked for its end.
+    #: The manager requested its end.
     is_cancelled: bool = False
-    #: Ends that we saw stay as they were.
+    #: Known ends never change.
     final: Observation | None = None
-    #: It was seen running: if it is pending again, it is being restarted.
+    #: It was seen running; if it is pending again, it is restarting.
     has_run: bool = False
-    #: It has failed, and no pod shows how: the watch of pods may lag behind.
+    #: It failed, but no pod shows how: the watch of pods may lag.
     lacks_pods: bool = False
-    #: Its pods were asked for since, and there is no more to know.
+    #: Its pods were queried since; there is no further evidence.
     has_all_pods: bool = False
-    #: Since when a pod that has a node is not made there, by the loop's clock.
+    #: Time since which a pod with a node has not started, by the loop's clock.
     _making_s: float | None = None
-    #: That has taken so long that its mounts may be missing.
+    #: That has taken so long that mounts may be missing.
     is_slow_to_start: bool = False
     _stuck_s: float | None = None
-    #: Since when the pod that reports is known to have been taken away, by the loop's clock.
+    #: Time since which the reporting pod is known to be removed, by the loop's clock.
     _taken_s: float | None = None
 
     @property
@@ -72,12 +74,12 @@ class JobMemory:
         return [*self.gone_pods.values(), *self.pods.values()]
 
     def reporter(self) -> str | None:
-        """The name of the pod that reports, of the newest where there were several; it need not run any more."""
+        """The name of the reporting pod, the newest of several; it may have ended."""
         found = _reporter(self.pods.values())
         return str(found["metadata"]["name"]) if found else None
 
     def report(self, read: Read, now_s: float) -> tuple[Observation, float | None]:
-        """The report as of now, and the seconds after which to evaluate it again without an event; None: never."""
+        """The current report, and seconds until its next evaluation without an event; None: never."""
         if self.final is not None:
             return self.final, None
         found, again_s = self._look(read, now_s)
@@ -104,9 +106,9 @@ class JobMemory:
         return self._taken(found, now_s)
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
-        """The report on a job that its operator calls running, and the seconds after which to look again.
+        """The report on a job that its operator considers running, and seconds until the next evaluation.
 
-        The operator may be away when one of its pods is evicted; the runner then sees only a signal.
+        The operator may be down when one of its pods is evicted; the runner then sees only a signal.
         """
         end = None if self.is_restarted or self.is_cancelled else self._end_of_reporter()
         if end is None or not end.is_taken or end.failed_itself or end.exit_code == 0:
@@ -163,9 +165,9 @@ class JobMemory:
         )
 
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
-        """The report on a job without an object any more, and the seconds after which to look again.
+        """The report on a job whose object is gone, and seconds until the next evaluation.
 
-        Its end is reported when its pods are gone: until then they hold resources and may still report results.
+        Its end is reported when its pods are gone: until then they use resources and may report results.
         """
         specs = [pod.get("spec") or {} for pod in self.pods.values()]
         grace_s = max((float(spec.get("terminationGracePeriodSeconds") or 30) for spec in specs), default=0.0)
@@ -209,4 +211,4 @@ def _reporter(pods: Iterable[Object]) -> Object | None:
     return max(first or found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
-_LOST = Observation(state=JobState.LOST, native_reason="NotFound", message="the cluster does not have it any more")
+_LOST = Observation(state=JobState.LOST, native_reason="NotFound", message="it no longer exists in the cluster")

@@ -1,4 +1,4 @@
-"""The pod template of one role: the runner around the role's command, resources, volumes, and what users add."""
+"""The pod template of one role: the runner around the role's command, resources, volumes, and the user's additions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from nni_manager.platform_kit.payload import checkpoint_beside
 from nni_manager.shared_storage.storage_folders import experiment_folder
 from trial_runner import protocol
 
-#: The places of the volume, as in NNI, and of the runner in the pod.
+#: Paths of the volume, as in NNI, and of the runner in the pod.
 MOUNT = "/tmp/mount"  # noqa: S108 - a path in a container
 RUNNER_MOUNT = "/nni-manager"
 RUNNER_FILE = "runner.pyz"
 WORK_VOLUME = "nni-vol"
 RUNNER_VOLUME = "nni-runner"
 TOKEN_KEY = "token"  # noqa: S105 - a name, no token
-#: Fields of a pod by which its user asks for a service account.
+#: Fields of a pod with which its user requests a service account.
 _ASKING = frozenset({"serviceAccountName", "serviceAccount", "automountServiceAccountToken"})
 _REFERENCE = re.compile(r"\$\([-._a-zA-Z][-._a-zA-Z0-9]*\)")
-#: Seconds beyond the trial's own grace period that its pod has for telling how it ended.
+#: Seconds, in addition to the trial's grace period, for the pod to report its end.
 DELIVERY_S = 25
 
 
@@ -34,19 +34,19 @@ class Role:
     """One kind of container of a job, whatever its platform calls it."""
 
     name: str
-    #: How many pods.
+    #: Number of pods.
     count: int
     command: str
     image: str
-    #: The container's name: `tensorflow`, `pytorch`, …, as the operator demands.
+    #: The container's name: `tensorflow`, `pytorch`, …, as the operator requires.
     container: str
     #: Its first pod reports.
     reports: bool
-    #: None: GPUs are neither asked for nor hidden.
+    #: None: GPUs are neither requested nor hidden.
     gpus: int | None = None
     #: Kubernetes quantities: ``cpu``, ``memory``.
     resources: Mapping[str, str] = field(default_factory=dict)
-    #: Names of secrets with logins of registries.
+    #: Names of Secrets with registry logins.
     pull_secrets: Sequence[str] = ()
 
 
@@ -58,20 +58,20 @@ class PodSettings:
     platform: str
     #: push, push-or-exec, pull or exec.
     channel: str
-    #: Name of the ConfigMap that holds the runner.
+    #: Name of the ConfigMap with the runner.
     runner_map: str
-    #: The volume at `MOUNT`, without its name; None: an empty one, which goes with the pod.
+    #: The volume at `MOUNT`, without its name; None: an empty volume that is deleted with the pod.
     storage: Object | None = None
-    #: Another address at which the manager may be reached, for pods that choose.
+    #: Another address of the manager, for pods that choose.
     own_address: str = ""
     gpu_resource: str = "nvidia.com/gpu"
     priority_class: str = ""
     service_account: str = ""
-    #: The packed code on the storage, as pods see it; empty: it is sent another way.
+    #: The packed code on the storage, as pods see it; empty: it is sent otherwise.
     code_archive: str = ""
     #: Its SHA-256, in hex.
     code_sha256: str = ""
-    #: Folder of the code in the image; empty: it is sent.
+    #: Folder of the code in the image; empty: the code is sent.
     code_in_image: str = ""
     #: A pod template, which is merged last.
     template: Object = field(default_factory=dict)
@@ -127,8 +127,8 @@ def pod_template(
 
 
 def without_account_token(pod: Object, own: Object) -> Object:
-    """The pod without a service account token, which would give a trial's code access to the API, unless `own`, the
-    user's pod template, names an account or sets `automountServiceAccountToken`."""
+    """The pod without a service account token, which would give a trial's code access to the API; unless `own`, the
+    user's pod template, sets an account or `automountServiceAccountToken`."""
     if _ASKING.isdisjoint(own.get("spec") or {}):
         pod["spec"]["automountServiceAccountToken"] = False
     return pod
@@ -137,7 +137,7 @@ def without_account_token(pod: Object, own: Object) -> Object:
 def environment(
     spec: JobSpec, role: Role, settings: PodSettings, secret: str, *, is_alone: bool = False
 ) -> list[Object]:
-    """The environment of the runner. Its token is in a Secret, as a right to read pods does not include Secrets."""
+    """The environment of the runner. Its token is in a Secret, as the right to read pods does not include Secrets."""
     is_heard = settings.channel in (protocol.PUSH, protocol.PUSH_OR_EXEC)
     values = {
         protocol.ENV_COMMAND: role.command if role.command == spec.command else spec.prelude + role.command,
@@ -153,7 +153,7 @@ def environment(
         **({} if is_alone else {protocol.ENV_ROLE: role.name}),
         **({protocol.ENV_GPUS: ""} if role.gpus == 0 else {}),
     }
-    # Kubernetes puts other variables in for ``$(NAME)``, which a command may well have, and leaves ``$$(NAME)``
+    # Kubernetes substitutes ``$(NAME)``, which a command may contain, and leaves ``$$(NAME)``
     literal = {name: _REFERENCE.sub(r"$\g<0>", value) for name, value in values.items()}
     found: list[Object] = [{"name": name, "value": value} for name, value in literal.items()]
     if is_heard:
@@ -163,7 +163,7 @@ def environment(
 
 
 def _addresses(spec: JobSpec, own_address: str) -> dict[str, str]:
-    """The variables that name the manager's addresses, and what to trust there."""
+    """The variables with the manager's addresses and the certificates to trust."""
     told = {name: value for name, value in spec.runner_environment.items() if name != protocol.ENV_TOKEN}
     if own_address and (url := told.get(protocol.ENV_MANAGER_URL)):
         parts = urlsplit(url)
@@ -190,7 +190,7 @@ def _code(spec: JobSpec, settings: PodSettings) -> dict[str, str]:
 def merged(template: Object, own: Object, container: str) -> Object:
     """A template with `own` merged over it, as a strategic merge.
 
-    What has a name is merged by it, and a container without one is ours.
+    Named list entries are merged by name; a container without a name is ours.
     """
     containers = (own.get("spec") or {}).get("containers") or ()
     named = [{"name": container, **one} for one in containers]

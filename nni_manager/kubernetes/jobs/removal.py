@@ -1,5 +1,7 @@
-"""Ending jobs and removing what belongs to them: each is a call or two, and an experiment may have hundreds at once.
-And what experiments of any manager have left in the namespace."""
+"""Ends and removes jobs, and finds leftovers of experiments in the namespace, also of other managers.
+
+Each job takes a call or two, and an experiment may have hundreds at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from nni_manager.platform_kit.contract import LeftObject
 
 T = TypeVar("T")
 
-#: Calls at a time.
+#: Maximum number of concurrent calls.
 _AT_ONCE = 4
 
 
@@ -34,12 +36,12 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
 
 
 async def remove(cluster: Cluster, resource: Resource, memories: Iterable[JobMemory]) -> None:
-    """Removes jobs, and with them what they own. Quiet for missing ones. Raises Refusal."""
+    """Removes jobs and the objects that they own. Ignores missing ones. Raises Refusal."""
     await _each(memories, lambda memory: cluster.delete(resource, memory.name, uid=memory.uid))
 
 
 async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:
-    """Removes jobs with these labels, made by any process; `job_names` None: all. Raises Refusal."""
+    """Removes jobs with these labels, of any process; `job_names` None: all. Raises Refusal."""
 
     async def clean_one(found: Object) -> None:
         meta = found["metadata"]
@@ -51,7 +53,7 @@ async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], jo
 
 
 async def _each(things: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None:
-    """Awaits a call for each of the items, a few at a time.
+    """Awaits a call for each item, a few at a time.
 
     Raises the first error after all calls have ended.
     """
@@ -66,9 +68,9 @@ async def _each(things: Iterable[T], do: Callable[[T], Awaitable[None]]) -> None
             raise outcome
 
 
-# Objects of experiments of any manager in the namespace, found by their labels
+# Objects of experiments of any manager in the namespace, found by label
 
-_OTHER_KIND = "it has pods of another kind of job, which may need this; give a config of that kind"
+_OTHER_KIND = "pods of another kind of job may need it; use a config of that kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Found:
 
 async def find(cluster: Cluster, resource: Resource | None, at_work: Collection[str]) -> Sequence[Found]:
     """Jobs of this kind, Secrets and ConfigMaps of experiments that are not `at_work`, jobs first. `resource` None: the
-    cluster has no such kind. Raises Refusal."""
+    cluster lacks the kind. Raises Refusal."""
     kinds = [kind for kind in (resource, SECRETS, CONFIG_MAPS) if kind is not None]
     listed = [(kind, one) for kind in kinds for one in await cluster.list(kind, names.EXPERIMENT)]
     jobs = {one["metadata"]["name"] for kind, one in listed if kind == resource}

@@ -1,8 +1,8 @@
 """What the jobs of one service share.
 
-The storage of its section: the volume that pods mount, the place where this machine has it, its address for people.
-Objects in the cluster: the runner in a ConfigMap; logins of registries, and keys of storage, which are given or come
-out of a key vault, in Secrets. They are made before the first job, found again by name, removed with the experiment.
+The section's storage: the volume that pods mount, its path on this machine, and its address for users. Objects in the
+cluster: the runner in a ConfigMap; Secrets with registry logins and storage keys, from the config or a key vault. They
+are created before the first job, found again by name, and removed with the experiment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trial_runner import protocol
 
 
 def mount_point(config: KubernetesSection) -> Path | None:
-    """The folder where the storage is mounted on this machine; None: it is not mounted here."""
+    """The folder where the storage is mounted on this machine; None: not mounted here."""
     storage = config.pod_storage
     if storage is None:
         return None
@@ -32,7 +32,7 @@ def mount_point(config: KubernetesSection) -> Path | None:
 
 
 def channel(config: KubernetesSection) -> str:
-    """The channel that carries results. Without one in the section, each pod tests whether it reaches this machine."""
+    """The channel for results. If the section sets none, each pod tests whether it reaches this machine."""
     return config.channel or (protocol.PULL if mount_point(config) else protocol.PUSH_OR_EXEC)
 
 
@@ -49,7 +49,7 @@ def volume(config: KubernetesSection, azure_secret: str) -> Object | None:
 
 
 def address(config: KubernetesSection, spec: JobSpec) -> str:
-    """The address of the attempt's folder, as NNI writes it; empty without storage that outlives a pod."""
+    """The address of the attempt's folder, as NNI writes it; empty: the storage does not outlive the pod."""
     folder = storage_folder(spec)
     match config.pod_storage:
         case NfsStorage(server=server, path=path):
@@ -78,7 +78,7 @@ def runner_map(experiment_id: str, service: str, archive: bytes) -> Object:
 
 
 def pull_secret(experiment_id: str, service: str, login: bytes) -> Object:
-    """The Secret with the login of a registry; `login`: a docker `config.json`."""
+    """The Secret with a registry login; `login`: a docker `config.json`."""
     kind, data = "kubernetes.io/dockerconfigjson", {LOGIN_KEY: login}
     return _secret(_name(experiment_id, service, "registry", login), experiment_id, service, kind, data)
 
@@ -89,18 +89,18 @@ def azure_secret(experiment_id: str, service: str, account: str, key: str) -> Ob
 
 
 def read_login(path: Path, field: str) -> bytes:
-    """The login of a registry, as read from a file. Blocks. Raises InvalidInput, which names the `field`."""
+    """A registry login, read from a file. Blocks. Raises InvalidInput, which names the `field`."""
     try:
         data = path.read_bytes()
         told = json.loads(data)
     except OSError as error:
-        raise InvalidInput(f"{field}: {path} cannot be read ({error.strerror}); give a docker config.json") from None
+        raise InvalidInput(f"{field}: {path} cannot be read ({error.strerror}); use a docker config.json") from None
     except ValueError:
         raise InvalidInput(
-            f"{field}: {path} is not JSON; give a docker config.json, as `docker login` writes it"
+            f"{field}: {path} is not JSON; use a docker config.json, as written by `docker login`"
         ) from None
     if not isinstance(told, dict) or not isinstance(told.get("auths"), dict):
-        raise InvalidInput(f"{field}: {path} has no `auths`; give a docker config.json, as `docker login` writes it")
+        raise InvalidInput(f"{field}: {path} has no `auths`; use a docker config.json, as written by `docker login`")
     return data
 
 
@@ -115,14 +115,14 @@ def _secret(name: str, experiment_id: str, service: str, kind: str, data: dict[s
 
 
 def _name(experiment_id: str, service: str, what: str, content: bytes) -> str:
-    """The name of a shared object, with a hash of its content: an existing object of that name is the same."""
+    """The name of a shared object with a hash of its content: an existing object of that name is identical."""
     digest = hashlib.sha256(f"{experiment_id} {service} ".encode() + content).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", f"nni-{experiment_id}-{service}".lower())[:40].strip("-")
     return f"{readable}-{what}-{digest}"
 
 
 async def account_key(storage: AzureStorage) -> str:
-    """The key of a storage account, which is secret. Raises BadCredentials and PlatformUnavailable."""
+    """The key of a storage account. Secret. Raises BadCredentials and PlatformUnavailable."""
     return storage.azure_account_key or await _from_vault(storage.key_vault_name, storage.key_vault_key)
 
 
@@ -137,12 +137,12 @@ async def _from_vault(vault: str, name: str) -> str:
     try:
         async with DefaultAzureCredential() as credential, SecretClient(address, credential) as client:
             return str((await client.get_secret(name)).value)
-    except HttpResponseError as error:  # logins that are not there are among them
+    except HttpResponseError as error:  # includes missing logins
         if error.status_code is not None and (error.status_code == 429 or error.status_code >= 500):
-            raise PlatformUnavailable(f"{address} cannot be asked now ({error.status_code})", refused=True) from None
+            raise PlatformUnavailable(f"{address} is unavailable ({error.status_code})", refused=True) from None
         raise BadCredentials(
             f"storage.keyVaultKey: {name} cannot be read from {address} ({error.reason or type(error).__name__}); "
-            "log in with `az login` as a user who may get secrets there, or give storage.azureAccountKey"
+            "log in with `az login` as a user with the right to get secrets there, or set storage.azureAccountKey"
         ) from None
     except AzureError as error:
-        raise PlatformUnavailable(f"{address} cannot be reached: {error}", refused=True) from None
+        raise PlatformUnavailable(f"{address} is unreachable: {error}", refused=True) from None

@@ -1,5 +1,7 @@
-"""The jobs of one training service while it is connected: reports from informers, logs, and results where runners do
-not post them: out of storage that is mounted here, or out of pods."""
+"""The jobs of one training service while it is connected: reports from informers, logs, and results.
+
+If runners do not post results, they are read from mounted storage or from pods.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ from nni_manager.platform_kit.tasks import ended
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
-#: Seconds that the first list is waited for.
+#: Seconds to wait for the first list.
 _LIST_S = 20.0
 
 
 class FollowedJobs:
-    """The followed jobs of one service, made by `follow`. Answers from memory: the last state stands until the
+    """The followed jobs of one service, created by `follow`. Answers come from memory: the last state counts until the
     cluster reports another."""
 
     def __init__(
@@ -63,7 +65,7 @@ class FollowedJobs:
         return dataclasses.replace(found, link=told.link) if told.link else found
 
     def memory(self, handle: JobHandle, created: Object | None = None) -> JobMemory:
-        """The memory of a job, which is followed from now on. `created`: what the server has just made, if it has."""
+        """The memory of a job, which is followed from now on. `created`: its object if the server just created it."""
         told = submission.data_of(handle)
         known = self._following.find(told.name)
         if known is not None and known.uid == told.uid:
@@ -85,7 +87,7 @@ class FollowedJobs:
         return memory
 
     async def _mend(self) -> None:
-        """Creates shared objects again that were removed and that pods wait for."""
+        """Recreates removed shared objects that pods wait for."""
         with suppress(Refusal, PlatformError):
             await self._service.mend()
 
@@ -109,8 +111,9 @@ async def follow(
     sends_code: bool,
     restarts: bool,
 ) -> FollowedJobs:
-    """The followed jobs, once everything was listed; followed until the stack is left. `restarts`: the operator starts
-    ended processes again.
+    """The followed jobs, after the first list; followed until the stack is left.
+
+    `restarts`: the operator restarts ended processes.
 
     Raises PlatformUnavailable and BadCredentials.
     """
@@ -132,9 +135,9 @@ async def follow(
     return jobs_followed
 
 
-#: Seconds for which the end of a job waits for its files on the storage.
+#: Seconds that the end of a job waits for its files on the storage.
 _PATIENCE_S = 2.0
-#: Seconds that a command in a pod may take; the code goes through it.
+#: Seconds for a command in a pod, which may transfer the code.
 _COMMAND_S = 600.0
 
 
@@ -149,7 +152,7 @@ def reading(
 
 
 class StorageChannel:
-    """The reading of results out of storage that is mounted here, with the methods of `ExecChannel`."""
+    """The reading of results from storage that is mounted here, with the methods of `ExecChannel`."""
 
     def __init__(self, service: ClusterObjects, host: Host) -> None:
         self._service = service
@@ -162,11 +165,11 @@ class StorageChannel:
             self._pull.follow(memory.job_name, folder.here, Path(attempt_directory))
 
     def notice(self, memory: JobMemory) -> None:
-        """Does nothing: running jobs write results without help."""
+        """Does nothing: running jobs write results on their own."""
 
     def seen(self, memory: JobMemory, report: Observation) -> Observation:
         if self._task.done():
-            self._task.result()  # a fault of ours, which must not go unseen
+            self._task.result()  # raises a bug's exception
         if not report.state.is_final or memory.all_pods == []:
             return report
         self._pull.finish(memory.job_name, _PATIENCE_S)
@@ -182,21 +185,20 @@ class StorageChannel:
 
 
 async def _execute(cluster: Cluster, pod: Object, verb: str, stdin: AsyncIterator[bytes]) -> bytes:
-    """What a command in a pod says, with a second try when credentials have expired."""
+    """The output of a command in a pod, with a retry if credentials have expired."""
     path = PODS.path(cluster.namespace, pod["metadata"]["name"])
     command = ["python3", f"{RUNNER_MOUNT}/{RUNNER_FILE}", verb]
     container = str(runner_container(pod).get("name") or "")
-    # a refused one has sent nothing
+    # a refused command has sent nothing
     return await cluster.renewing(lambda client: execute(client, path, container, command, stdin, _COMMAND_S))
 
 
-#: Bytes of a pod's log that are read at most.
+#: Maximum bytes to read of a pod's log.
 _MOST = 64 * 1024 * 1024
 
 
 async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: int, limit: int) -> bytes:
-    """A stretch of the log of the pod that reports, as `Platform.read_file`; pods have one stream for all that is
-    printed."""
+    """Part of the reporting pod's log, as `Platform.read_file`; pods have a single stream for stdout and stderr."""
     pod = memory.reporter()
     if name != protocol.STDOUT_FILE or pod is None:
         raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
@@ -205,7 +207,7 @@ async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: i
     try:
         data = await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
     except Refusal as refusal:
-        # lasting: the container has not begun or is gone, the right is not granted, or the node does not answer
+        # permanent: the container has not started or is gone, the right is missing, or the node does not answer
         if refusal.status in (400, 403, 404) or "containerLogs" in refusal.message:
             raise NotFound(f"pod {pod} has no log: {refusal.message}") from None
         raise PlatformUnavailable(f"the log of pod {pod} cannot be read: {refusal}") from None

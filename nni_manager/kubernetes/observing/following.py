@@ -1,4 +1,4 @@
-"""The followed jobs of one service: events of informers go to the job that they belong to, which is woken."""
+"""The followed jobs of one service: passes each informer event to the job that it concerns, and wakes the job."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
 
 log = logging.getLogger(__name__)
 
-#: Events of one job that are kept.
+#: Maximum number of stored events per job.
 _MOST_EVENTS = 20
-#: Seconds between two questions after a job that a list does not have, and the answers by which it is gone.
+#: Seconds between two queries for a job that a list lacks, and the number of answers after which it is gone.
 _MISSING_AGAIN_S = 5.0
 _MISSED_TWICE = 2
 
@@ -38,11 +38,11 @@ class Following:
         #: Job → its pods, followed or not.
         self._pods_of: dict[str, dict[str, Object]] = {}
         self._alarms: dict[str, asyncio.TimerHandle] = {}
-        #: Job → task that asks for its pods.
+        #: Job → task that queries its pods.
         self._asking: dict[str, asyncio.Task[None]] = {}
-        #: Job that a list lacks → task that asks for it by name.
+        #: Job that a list lacks → task that queries it by name.
         self._seeking: dict[str, asyncio.Task[None]] = {}
-        #: Called with a job when its pods or its object have changed.
+        #: Called with a job whose pods or object have changed.
         self.on_change: Callable[[JobMemory], None] = lambda memory: None
         for pod in pods.objects.values():
             self._put_pod(pod)
@@ -60,7 +60,7 @@ class Following:
         return self._memories.get(name)
 
     def follow(self, memory: JobMemory) -> JobMemory:
-        """Begins to follow a job; idempotent. `memory.object`: what the server answered if it was just created."""
+        """Starts following a job; idempotent. `memory.object`: the server's answer if it was just created."""
         known = self._memories.get(memory.name)
         if known is not None and known.uid in ("", memory.uid):
             return known
@@ -97,11 +97,11 @@ class Following:
         return found
 
     async def _ask_for_pods(self, memory: JobMemory) -> None:
-        """Asks for the pods of a job; where the answer explains nothing, the job's own status counts."""
+        """Queries the pods of a job; if they explain nothing, the job's own status counts."""
         try:
             await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
         except Exception:
-            log.exception("what the cluster tells of the pods of %s cannot be read", memory.name)
+            log.exception("the cluster's answer about the pods of %s is invalid", memory.name)
         memory.has_all_pods = True
         self._tell(memory)
 
@@ -111,7 +111,7 @@ class Following:
         if resource == EVENTS:
             self._told.put(found)
             memory = self._put_event(found)
-            if memory is not None and not memory.has_run:  # events tell why a job waits, and nothing of one that runs
+            if memory is not None and not memory.has_run:  # events explain waits, but nothing about running jobs
                 self._tell(memory)
         elif resource == PODS:
             self._put_pod(found)
@@ -142,7 +142,7 @@ class Following:
                 self._remove(memory) if was_seen else self._seek(memory)
 
     def on_listed(self, resource: Resource, begun_s: float, names: frozenset[str]) -> None:
-        """Looks for jobs that are older than the list and missing in it."""
+        """Finds jobs that are older than the list and missing in it."""
         if resource != self._jobs.resource:
             return
         for memory in self._memories.values():
@@ -154,8 +154,8 @@ class Following:
             self._seeking[memory.name] = asyncio.create_task(self._find(memory), name=f"look for {memory.name}")
 
     async def _find(self, memory: JobMemory) -> None:
-        """Asks for a job by its name: it is gone when the server twice says so. One list may come from a server that
-        is behind, and one answer, too."""
+        """Queries a job by name: it is gone if the server says so twice, as a list or an answer may come from a stale
+        server."""
         missed = 0
         while missed < _MISSED_TWICE:
             try:
@@ -164,8 +164,8 @@ class Following:
                 missed += 1
             except (PlatformError, Refusal):
                 missed = 0
-            except Exception:  # an answer that cannot be read is none
-                log.exception("what the cluster tells of %s cannot be read; it is asked again", memory.name)
+            except Exception:  # an invalid answer counts as none
+                log.exception("the cluster's answer about %s is invalid; asking again", memory.name)
                 missed = 0
             if missed < _MISSED_TWICE:
                 await asyncio.sleep(_MISSING_AGAIN_S)
@@ -180,7 +180,7 @@ class Following:
         self._tell(memory)
 
     def _put_event(self, event: Object) -> JobMemory | None:
-        """Puts an event to its job, or to the job after which its pod is called; None: it is about none of ours."""
+        """Adds an event to its job, or to the job of its pod by name; None: it concerns no job of ours."""
         name = about(event)
         memory = self._memories.get(name)
         while memory is None and "-" in name:
@@ -216,17 +216,17 @@ def _is_same(memory: JobMemory, found: Object) -> bool:
 
 
 class EventIndex:
-    """A cluster keeps the events of an hour: hundreds of jobs would look at tens of thousands each."""
+    """An index of events. A cluster keeps an hour of them, too many for each of hundreds of jobs to search."""
 
     def __init__(self, events: Iterable[Object]) -> None:
-        #: (name of the object that it is about, its own name), in order.
+        #: (name of the object that it concerns, its own name), in order.
         self._keys: list[tuple[str, str]] = []
         self._events: dict[str, Object] = {}
         for event in events:
             self.put(event)
 
     def put(self, event: Object) -> None:
-        """Adds an event, or what became of it: under a name that comes again it may be about another object."""
+        """Adds or updates an event; a reused name may concern another object."""
         name = str(event["metadata"]["name"])
         if (known := self._events.get(name)) is not None and about(known) != about(event):
             self.drop(known)
@@ -240,9 +240,9 @@ class EventIndex:
             del self._keys[bisect_left(self._keys, (about(known), name))]
 
     def of_job(self, name: str) -> Iterator[Object]:
-        """The events about a job and about what is called after it, such as its pods: ``{name}-…``.
+        """The events about a job and objects named after it, such as its pods: ``{name}-…``.
 
-        A hyphen is the first character of those that names may have, so all of them stand behind the job's own.
+        A hyphen sorts before all other characters of names, so these events directly follow the job's own.
         """
         for at in range(bisect_left(self._keys, (name, "")), len(self._keys)):
             whose, event = self._keys[at]
@@ -252,5 +252,5 @@ class EventIndex:
 
 
 def about(event: Object) -> str:
-    """The name of the object that an event is about; empty: it names none."""
+    """The name of the object that an event concerns; empty: none."""
     return str((event.get("involvedObject") or {}).get("name") or "")

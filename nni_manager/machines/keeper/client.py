@@ -1,8 +1,8 @@
-"""The client of a keeper: one connection, made again whenever it is lost, shared by all experiments of the daemon.
+"""The client of a keeper: one reconnecting connection, shared by all experiments of the daemon.
 
-The keeper's words are in `trial_runner.protocol`; one connection is `connection`'s. Lines and ends of jobs go to
-the listener that owns the job. While too many lines wait to be stored the socket is not read: the trial's own file is
-the buffer.
+`trial_runner.protocol` defines the messages; `connection` is a single connection. Lines and ends of jobs go to the
+listener that owns the job. While too many lines wait to be stored, the socket is not read: the trial's own file is the
+buffer.
 """
 
 from __future__ import annotations
@@ -21,64 +21,63 @@ from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Lines handed over and not stored yet, above which the socket is not read.
+#: Maximum number of delivered but unstored lines; above it the socket is not read.
 MAX_UNSTORED_LINES = 20_000
-#: Waits between two tries to reach a keeper, in seconds; the last one repeats.
+#: Seconds between attempts to reach a keeper; the last value repeats.
 _RETRY_WAITS_S = (0.02, 0.1, 0.3, 1.0, 3.0)
-#: A keeper that ends so many seconds after the connection, or later, had started well: another is started at once,
-#: since ends of jobs are not seen without one. After a keeper that ends sooner, the next start waits.
+#: Seconds after which an ended keeper counts as having started well: the next one starts at once, as ends of jobs go
+#: unnoticed without a keeper. After a shorter life, the next start waits.
 _WELL_STARTED_S = 0.1
-#: A connection that we gave up is made again without a wait when it had lasted so many seconds.
+#: A connection that we closed is reopened without waiting if it lasted this many seconds.
 _STEADY_S = 3.0
 
-#: How long a request waits for a connection that is being made, in seconds.
+#: Seconds that a request waits for a connection in progress.
 _CONNECT_TIMEOUT_S = 20.0
-#: A keeper that answers nothing for so many seconds hangs, or was stopped; a spawn takes milliseconds.
+#: A keeper without an answer for this many seconds hangs, or was stopped; a spawn takes milliseconds.
 ANSWER_TIMEOUT_S = 20.0
 
-#: Makes a connection: (reader of messages is fed by the protocol) returns the transport. Starts a keeper if none runs.
+#: Connects: (the protocol, which feeds the reader of messages) returns the transport. Starts a keeper if none runs.
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[asyncio.Transport]]
 Job = dict[str, Any]
-#: The extra field of log records about a fault that ends here.
+#: Extra field of log records about an error that is handled here.
 _BARRIER = {"action": "barrier"}
 
 
 class Listener:
-    """An owner of jobs at the keeper, called about them; this one ignores what it hears, and keeps the connection."""
+    """An owner of jobs at the keeper. This base class ignores all calls but keeps the connection."""
 
     async def on_connected(self) -> None:
-        """Called when the keeper was (re)connected: says which jobs to follow. Nothing comes before that."""
+        """Called after (re)connecting, before all other calls: selects the jobs to follow."""
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[object]:
-        """Called with complete lines of one outbox; the awaitable ends when they are stored, fails when they are
-        not."""
+        """Called with complete lines of one outbox. The awaitable completes when they are stored, and raises if that
+        fails."""
         return asyncio.sleep(0)
 
     def on_ended(self, job_name: str, job: Job) -> None:
-        """Called when a job has ended, after `on_lines` with all of its lines, which need not be stored yet."""
+        """Called when a job has ended, after `on_lines` with all of its lines, which may not be stored yet."""
 
     def on_changed(self, job_name: str, job: Job) -> None:
-        """Called with news of a job that was accepted and did not run: how far it is, or that it runs."""
+        """Called with news of an accepted job that does not run yet: its progress, or that it runs."""
 
     def on_refused(self, job_name: str, kind: str, sentence: str) -> None:
-        """Called when a job that was accepted was not started after all; `kind` as of a refused ``spawn``."""
+        """Called when an accepted job could not start; `kind` as for a refused ``spawn``."""
 
     def on_disconnected(self) -> None:
-        """Called when the connection is lost: nothing is known until `on_connected`."""
+        """Called when the connection is lost: states are unknown until `on_connected`."""
 
 
 class Watcher(Protocol):
-    """A listener that is called about the keeper itself and all its jobs."""
+    """A listener for the keeper itself and all its jobs."""
 
     async def on_up(self) -> None:
-        """Called when the keeper was (re)connected, before any listener. Raises PlatformUnavailable: it is of no
-        use."""
+        """Called after (re)connecting, before all listeners. Raises PlatformUnavailable: the connection is unusable."""
 
     def on_down(self, why: str) -> None:
-        """Called when the keeper cannot be asked, and again when there is more to say about why."""
+        """Called when the keeper becomes unreachable, and again when the reason has more details."""
 
     def on_end(self, job_name: str) -> None:
-        """Called when no process of this job is left, before its listener is called."""
+        """Called when all processes of this job have ended, before its listener is called."""
 
 
 class OtherVersion(PlatformUnavailable):
@@ -86,7 +85,7 @@ class OtherVersion(PlatformUnavailable):
 
 
 class Keeper:
-    """A keeper, of this machine or of another, as this daemon reaches it."""
+    """A keeper, on this machine or another, as this daemon reaches it."""
 
     def __init__(self, connect: Connect, name: str = "local") -> None:
         self.name = name
@@ -99,16 +98,16 @@ class Keeper:
         self._lost = asyncio.Event()
         self._changed = asyncio.Event()
         self._unstored = 0
-        #: When the keeper of this connection answered first, by the loop's clock; None: not yet.
+        #: Time of the keeper's first answer on this connection, by the loop's clock; None: not yet.
         self._connected_s: float | None = None
-        #: Why there is no connection; empty while there is one or none is needed.
+        #: Why there is no connection; empty: there is one, or none is needed.
         self.trouble = ""
-        #: The trouble is that a keeper of another version is there and keeps its jobs.
+        #: The trouble is a keeper of another version that keeps its jobs.
         self.is_other_version = False
 
     @property
     def is_needed(self) -> bool:
-        """Whether some experiment has jobs at the keeper."""
+        """Whether an experiment has jobs at the keeper."""
         return self._needed.is_set()
 
     @property
@@ -117,14 +116,14 @@ class Keeper:
 
     @property
     def questions(self) -> int:
-        """The number of questions that the keeper was asked."""
+        """The number of requests sent to the keeper."""
         return self._requests.asked
 
     def has_listener(self, owner: str) -> bool:
         return owner in self._listeners
 
     async def run(self) -> None:
-        """Keeps the connection while it has a listener. Ends only by cancellation; jobs run on."""
+        """Keeps the connection while it has a listener. Ends only by cancellation; jobs continue."""
         backoff = Backoff(_RETRY_WAITS_S)
         try:
             while True:
@@ -138,16 +137,16 @@ class Keeper:
             self._close("the daemon is stopping")
 
     async def listen(self, owner: str, listener: Listener) -> None:
-        """Calls `listener` about the jobs of `owner` (an experiment) from now on."""
+        """Starts calling `listener` about the jobs of `owner` (an experiment)."""
         self._listeners[owner] = listener
         if not self._needed.is_set():
-            self.trouble = ""  # of a search long ago: a request made now waits for another try
+            self.trouble = ""  # from an old search; a new request waits for another attempt
         self._needed.set()
         if self._connection is not None:
             await listener.on_connected()
 
     def leave(self, owner: str) -> None:
-        """Ends the listening of `owner`. Idempotent. The last listener's leaving closes the connection."""
+        """Removes the listener of `owner`. Idempotent. The connection closes with the last listener."""
         self._listeners.pop(owner, None)
         if not self._listeners:
             self._needed.clear()
@@ -155,7 +154,7 @@ class Keeper:
             self._close("no experiment needs it")
 
     async def request(self, verb: str, *, patience_s: float | None = None, **arguments: Any) -> Any:
-        """Sends a request to the keeper and waits for its answer; without one the connection is given up.
+        """Sends a request to the keeper and returns its answer; without an answer, the connection is closed.
 
         Raises PlatformUnavailable (also when the connection breaks meanwhile) or SubmitRejected.
         """
@@ -171,22 +170,22 @@ class Keeper:
     # Connection
 
     async def until_connected(self) -> Connection:
-        """The connection, once there is one: while a keeper is started or looked for, this waits a moment; after
-        a failure or loss it does not. Raises PlatformUnavailable."""
+        """The connection. Waits a moment while a keeper is being started or searched, but not after a failure or loss.
+        Raises PlatformUnavailable."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 while self._connection is None and not self._why_unreachable():
                     await self._changed.wait()
         if self._connection is None:
             reason = self._why_unreachable() or "no answer"
-            raise PlatformUnavailable(f"the {self.name} keeper cannot be reached: {reason}")
+            raise PlatformUnavailable(f"the {self.name} keeper is unreachable: {reason}")
         return self._connection
 
     def _why_unreachable(self) -> str:
-        """The reason why waiting for a connection is of no use now; empty while one is being made."""
+        """The reason why waiting for a connection is useless now; empty: one is being made."""
         if not self._needed.is_set():
             return "it has no listener"
-        # `run` may be waiting for the very listener that asks, so it cannot make another one.
+        # `run` may be waiting for the listener that is calling this, so it cannot make another connection.
         return self.trouble or ("the connection broke" if self._lost.is_set() else "")
 
     def _note_change(self) -> None:
@@ -195,7 +194,7 @@ class Keeper:
         changed.set()
 
     async def _serve(self) -> bool:
-        """Serves one connection from begin to end; answers whether another may be made at once."""
+        """Serves one connection until its end; returns whether to reconnect at once."""
         self._connected_s = None
         connection: Connection | None = None
         try:
@@ -210,7 +209,7 @@ class Keeper:
         return self._went_well(connection) or not self._needed.is_set()
 
     def _went_well(self, connection: Connection | None) -> bool:
-        """Whether the keeper answered, and then ended by itself or had a connection that was of use for long enough."""
+        """Whether the keeper answered and then ended itself, or the connection was usable long enough."""
         if self._connected_s is None:
             return False
         lasted_s = asyncio.get_running_loop().time() - self._connected_s
@@ -224,7 +223,7 @@ class Keeper:
         if not self._needed.is_set():  # the last lease ended meanwhile
             self._close("no experiment needs it")
             return connection
-        answer = await self.request("hello")  # one that hangs takes connections all the same
+        answer = await self.request("hello")  # a hanging keeper accepts connections, too
         self._check_version(answer)
         self.trouble, self.is_other_version = "", False
         self._connected_s = asyncio.get_running_loop().time()
@@ -237,9 +236,9 @@ class Keeper:
         return connection
 
     async def _register(self, owner: str, listener: Listener) -> None:
-        """Tells a listener that the keeper is connected; a listener with a fault harms no other.
+        """Tells a listener that the keeper is connected; an error in one listener does not affect others.
 
-        Raises OSError or PlatformError: the connection is of no use.
+        Raises OSError or PlatformError: the connection is unusable.
         """
         try:
             await listener.on_connected()
@@ -251,15 +250,15 @@ class Keeper:
     def _check_version(self, answer: object) -> None:
         """Refuses a keeper of another version, which outlives an upgrade of the daemon while it runs jobs.
 
-        Left alone, it ends with the last of them, and what it kept of them is read by the next. Raises OtherVersion.
+        It ends with the last of them, and the next keeper reads its records. Raises OtherVersion.
         """
         hello = answer if isinstance(answer, Mapping) else {}
         theirs = str(hello.get("version"))
         if not version.fits(protocol.VERSION, theirs):
             raise OtherVersion(
                 f"the {self.name} keeper (process {hello.get('pid')}) is version {theirs}, this daemon is"
-                f" {protocol.VERSION}: its trials run on, and their results are read when the last of them has ended;"
-                " to go on with them at once, start the daemon of that version again"
+                f" {protocol.VERSION}: its trials continue, and their results are read when the last of them has ended;"
+                " to continue with them at once, start the daemon of that version again"
             )
 
     def _note_trouble(self, error: Exception) -> None:
@@ -295,7 +294,7 @@ class Keeper:
     # Messages
 
     def on_message(self, message: object) -> None:
-        """Takes a message of the keeper. Raises ValueError when it is none of the wire contract's."""
+        """Handles a message of the keeper. Raises ValueError if it violates the wire contract."""
         match message:
             case {"event": str(event), **fields}:
                 self._on_event(event, fields)
@@ -329,10 +328,10 @@ class Keeper:
             case "lines" | "ended" | "changed" | "refused", _:
                 raise ValueError(f"no event '{event}' of the wire contract")
             case _:
-                pass  # of a newer keeper, and not for us
+                pass  # from a newer keeper, not relevant here
 
     def _at_end(self, owner: str, name: str) -> Listener | None:
-        """The listener that hears of a job's end next, after the watchers."""
+        """The listener to call about a job's end, after the watchers."""
         for watcher in tuple(self.watchers):
             watcher.on_end(name)
         return self._listeners.get(owner)
@@ -356,7 +355,7 @@ class Keeper:
         if connection is None or connection is not self._connection:
             return
         if (stored.cancelled() or error is not None) and owner in self._listeners:
-            log.error("results were not stored; connecting again to get them once more", exc_info=error)
+            log.error("results were not stored; reconnecting to receive them again", exc_info=error)
             connection.drop()
             return
         self._unstored -= count

@@ -1,4 +1,4 @@
-"""A connection to a keeper, and its requests that are not answered yet."""
+"""A connection to a keeper, and its unanswered requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trial_runner import protocol
 
 
 class Requests:
-    """The requests to a keeper that wait for answers, over all its connections; numbers are never used twice."""
+    """The unanswered requests to a keeper, over all its connections; numbers are never reused."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -24,19 +24,19 @@ class Requests:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def add(self) -> tuple[int, asyncio.Future[Any]]:
-        """The number of a new request, and its answer to come."""
+        """The number of a new request, and the future of its answer."""
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         self.asked = number
         return number, answer
 
     def answer(self, number: int, result: object) -> None:
-        """Gives the answer to its waiting request; an answer to a cancelled request is dropped."""
+        """Delivers the answer to its request; an answer to a cancelled request is dropped."""
         if (answer := self._take(number)) is not None:
             answer.set_result(result)
 
     def refuse(self, number: int | None, kind: object, sentence: str) -> None:
-        """Gives a refusal to its waiting request; `kind`: of the wire contract.
+        """Delivers a refusal to its request; `kind`: from the wire contract.
 
         A refusal of a cancelled request is dropped.
         """
@@ -63,40 +63,40 @@ def _error(kind: object, sentence: str) -> PlatformError:
 
 log = logging.getLogger(__name__)
 
-#: A keeper that says nothing for so many seconds is asked whether it is there.
+#: A keeper that is silent for this many seconds is sent a request.
 SILENCE_S = 10.0
 
 
 class Client(Protocol):
-    """The owner of a connection, which hears what comes through it."""
+    """The owner of a connection, which receives its messages."""
 
     def on_message(self, message: object) -> None:
-        """Called with each message. Raises ValueError when it is none of the wire contract's."""
+        """Called with each message. Raises ValueError if it violates the wire contract."""
 
     def on_lost(self, connection: Connection, why: str) -> None:
         """Called when the connection has ended, or is about to."""
 
     def on_silence(self, connection: Connection, why: str) -> None:
-        """Called when the keeper did not answer in time; the connection is given up."""
+        """Called when the keeper did not answer in time; the connection is closed."""
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a keeper: cuts what comes into messages, each of which `client` hears of."""
+    """A connection to a keeper: splits the stream into messages for `client`."""
 
     transport: asyncio.Transport
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._decoder = protocol.Decoder()
-        #: Something came since this was last made false.
+        #: Whether anything was received since this was last set to False.
         self.has_spoken = False
-        #: When something came last, by the loop's clock.
+        #: Time of the last reception, by the loop's clock.
         self.heard_s = float("-inf")
-        #: This side ended the connection, as it was of no use.
+        #: This side closed the connection, as it was unusable.
         self.is_dropped = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         self.has_spoken = True
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
             for message in self._decoder.feed(data):
                 self._client.on_message(message)
         except (ValueError, RecursionError, protocol.FrameTooLarge):
-            log.exception("the keeper sent something that is no message; connecting again")
+            log.exception("the keeper sent an invalid message; reconnecting")
             self.drop()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -115,7 +115,7 @@ class Connection(asyncio.Protocol):
         self.transport.write(protocol.encode(dict(message)))
 
     def drop(self) -> None:
-        """Ends the connection at once: what comes through it is of no use."""
+        """Closes the connection at once: further messages are useless."""
         self.is_dropped = True
         self.transport.abort()
 
@@ -125,23 +125,23 @@ class Connection(asyncio.Protocol):
 
 
 async def ask_in_silence(connection: Connection, lost: asyncio.Event, ask: Callable[[], Awaitable[object]]) -> None:
-    """Asks (`ask`) whenever the keeper says nothing for `SILENCE_S`; returns when `lost` is set.
+    """Sends a request (`ask`) whenever the keeper is silent for `SILENCE_S`; returns when `lost` is set.
 
-    `ask` has its own time limit: a keeper that hangs does not say so, and while all slots are taken no other request
-    is sent that could find out.
+    `ask` has its own time limit. A hanging keeper does not close the connection, and while all slots are taken no other
+    request would detect it.
     """
     while not lost.is_set():
         connection.has_spoken = False
         await happened(lost, asyncio.timeout(SILENCE_S))
-        # While we do not read, nothing can be heard.
+        # While this side does not read, it receives nothing.
         if not (connection.has_spoken or lost.is_set()) and connection.transport.is_reading():
-            with suppress(PlatformError):  # a refusal was heard as well, and what was lost needs no answer
+            with suppress(PlatformError):  # a refusal is an answer, too, and a lost connection needs none
                 await ask()
 
 
 class Patience:
-    """A time limit for an answer. A keeper that says something else meanwhile works and does not hang; while this
-    side does not read, nothing can come, and the time does not count."""
+    """A time limit for an answer. It is extended while the keeper sends other messages, as it does not hang then, and
+    while this side does not read."""
 
     def __init__(self, connection: Connection, seconds: float) -> None:
         self._connection = connection

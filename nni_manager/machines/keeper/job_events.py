@@ -1,7 +1,6 @@
-"""The jobs of one training service at a keeper: their states as ours, the delivery of their results, and how they are
-forgotten.
+"""The jobs of one training service at a keeper: their states, the delivery of their results, and their removal.
 
-The keeper's states of a job as ours:
+States:
 
 =========  ==========================================
 keeper     JobState
@@ -37,7 +36,7 @@ _STATES = {
 
 
 def job_report(job: Mapping[str, Any]) -> Observation:
-    """The observation of a job that the keeper reported just now; `job` as in `trial_runner.protocol`."""
+    """The observation of a job that the keeper has just reported; `job` as in `trial_runner.protocol`."""
     state = _state(job)
     return Observation(
         state=state,
@@ -54,7 +53,7 @@ def job_report(job: Mapping[str, Any]) -> Observation:
 
 
 def _wait(code: Mapping[str, Any] | None) -> Wait | None:
-    """Why a job that was accepted does not run yet."""
+    """Why an accepted job does not run yet."""
     if code is None:
         return None
     done, size = (round(code[name] / 1e6) for name in ("done_bytes", "size_bytes"))
@@ -74,7 +73,7 @@ def _state(job: Mapping[str, Any]) -> JobState:
 
 class Tell(Protocol):
     def __call__(self, name: str, report: Observation, *, is_news: bool = True) -> None:
-        """Notes what is known of the job now; `is_news`: the scheduler should look at it."""
+        """Notes the current report on the job; `is_news`: wakes the scheduler."""
 
 
 class Deliveries:
@@ -83,7 +82,7 @@ class Deliveries:
     def __init__(self, host: Host, tell: Tell) -> None:
         self._host = host
         self._tell = tell
-        #: Results handed over and not stored yet, and the ends that wait for them, by job.
+        #: Job → delivered but unstored results, and the end that waits for them.
         self._pending: dict[str, set[asyncio.Task[None]]] = {}
         self._held_ends: dict[str, Observation] = {}
 
@@ -107,7 +106,7 @@ class Deliveries:
         self._held_ends.clear()
 
     async def settled(self) -> None:
-        """Returns when all that was handed over is stored, or is not going to be."""
+        """Returns when all delivered results are stored, or have failed."""
         if tasks := self._all():
             await asyncio.wait(tasks)
 
@@ -117,12 +116,12 @@ class Deliveries:
     async def _deliver(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> None:
         """Delivers lines to the scheduler.
 
-        Raises when a stretch before them is missing: the next connection follows from what is stored.
+        Raises if earlier bytes are missing: the next connection continues from the stored offset.
         """
         ended = self._held_ends.get(job_name) if len(self._pending[job_name]) == 1 else None
         delivery = await self._host.deliver(job_name, outbox, start, end, lines, ended)
         if delivery.resend:
-            raise PlatformUnavailable(f"job {job_name}: what {outbox} holds before byte {start} is not stored")
+            raise PlatformUnavailable(f"job {job_name}: bytes of {outbox} before {start} are not stored")
         if ended is not None and self._held_ends.pop(job_name, None) is not None:
             self._tell(job_name, ended, is_news=False)  # reported with the lines
 
@@ -143,7 +142,7 @@ class Deliveries:
 #: Seconds that `send_off` waits for a process that has reported its result and is about to end.
 _LAST_MOMENT_S = 2.0
 
-#: Answers which of these jobs the adapter knows; the others are ended.
+#: Returns which of these jobs the adapter knows; the others are ended.
 Known = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
@@ -151,17 +150,17 @@ class KeptJobs(Protocol):
     """The jobs of one training service at their keeper; methods raise PlatformUnavailable."""
 
     async def listed(self) -> dict[str, dict[str, Any]]:
-        """The jobs by their names, as the keeper lists them."""
+        """The jobs by name, as the keeper lists them."""
 
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
         """Asks the jobs to end."""
 
     async def request(self, verb: str, **arguments: Any) -> Any:
-        """Sends the keeper a request, and answers what it says."""
+        """Sends the keeper a request and returns the answer."""
 
 
 class ForgottenJobs:
-    """Jobs of one training service that are to be forgotten; it contains those that have not ended yet."""
+    """Jobs of one training service that are being forgotten; it contains those that have not ended yet."""
 
     def __init__(self, jobs: KeptJobs, known: Known | None) -> None:
         self._jobs = jobs
@@ -174,10 +173,10 @@ class ForgottenJobs:
         return name in self._names
 
     async def send_off(self, names: Sequence[str]) -> None:
-        """Ends those of the jobs that run, and waits a moment for that."""
+        """Ends running ones of the jobs, and waits a moment for that."""
         if not names:
             return
-        self._names.update(names)  # before the keeper is asked: an end is reported once, perhaps meanwhile
+        self._names.update(names)  # before the request: an end is reported once, perhaps meanwhile
         jobs = await self._jobs.listed()
         alive = (protocol.PREPARING, protocol.RUNNING)
         running = {name for name in names if name in jobs and jobs[name]["state"] in alive}
@@ -199,7 +198,7 @@ class ForgottenJobs:
         await self._end(self._names)
 
     def note_end(self, name: str, wake: Callable[[str], None]) -> None:
-        """Has the keeper forget a job without processes, its last record. `wake`: called afterwards."""
+        """Makes the keeper forget a job without processes, its last record. `wake`: called afterwards."""
         self._names.discard(name)
         self._gone.set()
         task = asyncio.create_task(self._forget(name, wake), name=f"forget {name}")
@@ -207,16 +206,16 @@ class ForgottenJobs:
         task.add_done_callback(self._sweeping.discard)
 
     async def cancel(self) -> None:
-        """Ends the tasks; a job that is not forgotten yet is found again on the next connection."""
+        """Cancels the tasks; the next connection finds jobs that are not forgotten yet."""
         await ended(*self._sweeping)
 
     async def _end(self, names: Collection[str]) -> None:
-        """Stops the jobs, and asks for their ends, which may have been reported before, or never on this connection."""
+        """Stops the jobs and queries their ends, which may have been reported before this connection."""
         if names:
             await self._jobs.cancel(sorted(names), 0)
             await self._jobs.request("follow", jobs={name: {} for name in names})
 
     async def _forget(self, name: str, wake: Callable[[str], None]) -> None:
-        with suppress(PlatformError):  # it is found again on the next connection
+        with suppress(PlatformError):  # the next connection finds it again
             await self._jobs.request("forget", names=[name])
             wake(name)

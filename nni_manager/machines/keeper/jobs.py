@@ -1,7 +1,7 @@
 """Jobs of one training service at a keeper, for the adapters that start jobs at keepers.
 
-The keeper reports every change; questions are answered from its reports, and it is asked about jobs that it has not
-named. The end of a job is reported when all its results are stored.
+The keeper reports every change. Queries are answered from its reports; only jobs that it has not named are queried. The
+end of a job is reported when all its results are stored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ log = logging.getLogger(__name__)
 
 
 class KeeperJobs(Listener):
-    """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`;
-    methods raise PlatformUnavailable.
+    """The jobs of one training service at a keeper, and its `Listener`. Entered with `enter`, left with `leave`.
 
-    `has_results`: jobs write results where the keeper reads them. `key`: of the keeper's connection. `stop_patience_s`:
-    seconds in which the keeper must answer when a job is to be stopped; it is away otherwise.
+    Methods raise PlatformUnavailable. `has_results`: jobs write results where the keeper reads them. `key`: of the
+    keeper's connection. `stop_patience_s`: seconds in which the keeper must answer a stop; afterwards it counts as
+    unreachable.
     """
 
     def __init__(
@@ -53,35 +53,35 @@ class KeeperJobs(Listener):
     ) -> None:
         self._host = host
         self._key = key
-        #: The keeper's machine, for sentences.
+        #: The keeper's machine, for messages.
         self._place = place
         self._when_stopping = {} if stop_patience_s is None else {"patience_s": stop_patience_s}
         self.owner = owner_of(host)
         self._held = AsyncExitStack()
         self._connection: KeeperConnection | None = None
-        self.unheard_of = Observation(state=JobState.LOST, message=f"the keeper of {place} knows nothing of this job")
+        self.unheard_of = Observation(state=JobState.LOST, message=f"the keeper of {place} does not know this job")
         self._unreported = Observation(state=JobState.UNKNOWN, message=f"the connection to the keeper of {place} broke")
         #: The latest report of each job on this connection to the keeper.
         self._reports: dict[str, Observation] = {}
-        #: Jobs that were accepted and did not run when they were last heard of: the keeper has nothing of them on file.
+        #: Accepted jobs that did not run at the last report: the keeper has no file of them.
         self._preparing: set[str] = set()
         #: Set while the keeper is connected and its jobs are followed.
         self._connected = asyncio.Event()
-        #: Two follow requests at a time would have the keeper send the same results twice.
+        #: Serializes follow requests: concurrent ones would make the keeper send results twice.
         self._following = asyncio.Lock()
         self._deliveries = Deliveries(host, self._tell) if has_results else None
         self._forgotten_jobs = ForgottenJobs(self, known)
         #: The folder of a job's attempt on the keeper's machine.
         self.attempt_folder: Callable[[str], str] = lambda name: f"{host.folder}/trials/{attempt_directory_of(name)}"
 
-    # Its life
+    # Life cycle
 
     async def enter(self, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Begins to listen to the service's jobs. `machines`: those with places and with their jobs at this keeper."""
+        """Starts listening to the service's jobs. `machines`: those with places and with their jobs at this keeper."""
         await self.enter_with((await self._held.enter_async_context(self._lease())).connection, machines)
 
     async def enter_with(self, connection: KeeperConnection, machines: Sequence[KeeperMachine] = ()) -> None:
-        """Enters, as `enter` does, with a connection that the caller leased and gives back after `leave`."""
+        """Enters like `enter`, with a connection that the caller leased and returns after `leave`."""
         self._connection = connection
         try:
             with suppress(PlatformError):  # they are read when it answers
@@ -92,7 +92,7 @@ class KeeperJobs(Listener):
             raise
 
     async def leave(self) -> None:
-        """Stops listening; jobs run on. Results that are not stored by now are sent again after the next `enter`."""
+        """Stops listening; jobs continue. Unstored results are sent again after the next `enter`."""
         if self._connection is not None:
             self._connection.keeper.leave(self.owner)
             await self._connection.read_again()
@@ -103,22 +103,22 @@ class KeeperJobs(Listener):
         await self._forgotten_jobs.cancel()
         await self._held.aclose()
 
-    # Its machines
+    # Machines
 
     async def until_read(self) -> None:
-        """Returns when the ledgers know of all jobs that run at the keeper. Raises PlatformUnavailable."""
+        """Returns when the ledgers contain all jobs that run at the keeper. Raises PlatformUnavailable."""
         await self._entered.until_read()
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """Reads the GPUs into the ledger, unless it did so within `max_age_s`. Raises PlatformUnavailable."""
+        """Reads the GPUs into the ledger, unless it did within `max_age_s`. Raises PlatformUnavailable."""
         await self._entered.read_gpus(max_age_s)
 
     # Verbs
 
     async def reserve(self, placement: Placement, name: str, *, is_repeat: bool) -> Reservation | NoRoom | None:
-        """The places of a job about to be submitted. None: it needs none any more, since it has ended.
+        """The places of a job about to be submitted. None: it has ended and needs no places.
 
-        Nothing is given away before the keeper's list was read: jobs of a daemon before this one may have the places.
+        No place is granted before the keeper's list was read: jobs of an earlier daemon may have places.
         """
         try:
             await self._entered.until_read()
@@ -129,22 +129,22 @@ class KeeperJobs(Listener):
         return placement.reserve(name, is_repeat=is_repeat) or NoRoom(why=placement.why())
 
     async def submit(self, name: str, job: Mapping[str, Any], reservation: Reservation | None = None) -> Observation:
-        """Starts a job. `job`: what else `spawn` takes, see `trial_runner.protocol`. Raises SubmitRejected, too."""
+        """Starts a job. `job`: other fields of `spawn`, see `trial_runner.protocol`. Also raises SubmitRejected."""
         reserved = {} if reservation is None else {"reservation": reservation.as_json()}
         before = self._reports.get(name)
         answer = await self.request("spawn", name=name, owner=self.owner, **job, **reserved)
         heard = self._reports.get(name)
-        if heard is not None and heard is not before:  # right after the answer, and newer
+        if heard is not None and heard is not before:  # reported right after the answer, so newer
             return heard
         report = self.report_of(answer)
-        if answer["state"] in _ALIVE:  # of one that has ended, `reports` asks for what it reported
-            self._note_running(name, answer, report, is_news=False)  # its submission asks for it
+        if answer["state"] in _ALIVE:  # for an ended job, `reports` queries its results
+            self._note_running(name, answer, report, is_news=False)  # its submission is waiting for it
         elif reservation is not None:
             self._entered.on_end(name)
         return report
 
     async def until_connected(self) -> None:
-        """Returns when the keeper is connected; waits while a connection is made. Raises PlatformUnavailable."""
+        """Returns when the keeper is connected; waits while connecting. Raises PlatformUnavailable."""
         if not self._connected.is_set():
             await self._entered.keeper.until_connected()
             await self._connected.wait()
@@ -152,7 +152,7 @@ class KeeperJobs(Listener):
     async def reports(self, names: Sequence[str]) -> dict[str, Observation]:
         """The reports on these jobs. Raises PlatformUnavailable."""
         if not self._connected.is_set():
-            raise PlatformUnavailable(f"the keeper of {self._place} is away: {self._trouble or 'connecting'}")
+            raise PlatformUnavailable(f"the keeper of {self._place} is unreachable: {self._trouble or 'connecting'}")
         if any(name not in self._reports for name in names):
             await self._follow(names)
         return {name: self._reports.get(name, self._unreported) for name in names}
@@ -163,12 +163,12 @@ class KeeperJobs(Listener):
         return {name: job for name, job in jobs.items() if job["owner"] == self.owner}
 
     async def cancel(self, names: Sequence[str], grace_s: float) -> None:
-        """Asks all processes of the jobs to end; quiet for unknown jobs."""
+        """Asks all processes of the jobs to end; ignores unknown jobs."""
         for name in names:
             await self.request("signal", name=name, grace_s=grace_s, **self._when_stopping)
 
     async def forget(self, names: Sequence[str]) -> None:
-        """Ends what still runs of the jobs; the keeper forgets them, if need be when the last process is gone."""
+        """Ends what still runs of the jobs; the keeper forgets them, if necessary after their last process."""
         await self._forgotten_jobs.send_off([name for name in names if self._may_run(name)])
         await self.request("forget", names=list(names))
         for name in names:
@@ -177,17 +177,17 @@ class KeeperJobs(Listener):
                 self._preparing.discard(name)
 
     async def clean(self, names: Sequence[str]) -> None:
-        """Ends and removes these jobs, and, when it was not entered, all jobs of the service."""
+        """Ends and removes these jobs, and, if not entered, all jobs of the service."""
         if self._connection is not None:
             return await self.forget(names)
         async with self._lease() as lease:
             await orphaned_jobs.end(lease.connection.keeper, self._host.experiment_id, forget=True, owner=self.owner)
 
     async def request(self, verb: str, **arguments: Any) -> Any:
-        """Sends the keeper a request; returns its answer."""
+        """Sends the keeper a request and returns its answer."""
         return await self._entered.keeper.request(verb, **arguments)
 
-    # What the keeper reports
+    # Reports of the keeper
 
     async def on_connected(self) -> None:
         self._connected.set()
@@ -195,7 +195,7 @@ class KeeperJobs(Listener):
             await self._follow(())
             await self._forgotten_jobs.end_unknown()
         except NniManagerError as error:
-            log.warning("the keeper's jobs cannot be followed yet: %s", error)
+            log.warning("following the keeper's jobs failed: %s", error)
         self._host.wake("")
 
     def on_disconnected(self) -> None:
@@ -204,7 +204,7 @@ class KeeperJobs(Listener):
 
     def on_lines(self, job_name: str, outbox: str, start: int, end: int, lines: list[str]) -> Awaitable[None]:
         if self._deliveries is None or job_name in self._forgotten_jobs:
-            return asyncio.sleep(0)  # they come another way, or too late
+            return asyncio.sleep(0)  # they arrive otherwise, or too late
         return self._deliveries.add(job_name, outbox, start, end, lines)
 
     def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
@@ -251,10 +251,10 @@ class KeeperJobs(Listener):
         return self._connection.keeper.trouble if self._connection is not None else "not entered"
 
     async def _follow(self, names: Sequence[str]) -> None:
-        """Asks for these jobs, and for all undecided ones that the keeper has not named on this connection."""
+        """Queries these jobs, and all undecided ones that the keeper has not named on this connection."""
         async with self._following:
             if self._deliveries is not None:
-                await self._deliveries.settled()  # they move the offsets that are read now
+                await self._deliveries.settled()  # they change the offsets that are read next
             followed = await self._host.followed(names)
             has_results = self._deliveries is not None
             unheard = {n: dict(at) if has_results else {} for n, at in followed.items() if n not in self._reports}
@@ -264,10 +264,10 @@ class KeeperJobs(Listener):
                     await self._lose(name, unheard.get(name, {}))
 
     def _note_all(self, answer: dict[str, Any]) -> list[str]:
-        """Returns the names of jobs that the keeper knows nothing of, though they may have run."""
+        """Returns the names of jobs that the keeper does not know, though they may have run."""
         for name, job in answer["jobs"].items():
             if job["state"] in _ALIVE:
-                if name not in self._reports:  # what came right after the answer is newer
+                if name not in self._reports:  # reports right after the answer are newer
                     self._note_running(name, job, self.report_of(job))
             else:  # its end is reported after its last lines
                 self._reports.setdefault(name, _DRAINING)
@@ -282,10 +282,10 @@ class KeeperJobs(Listener):
         return lost
 
     async def _lose(self, name: str, stored: Mapping[str, int]) -> None:
-        """Follows a job that the keeper knows nothing of where its processes run; else hands over what it left in its
-        folder, and then its end."""
+        """Follows a job unknown to the keeper if its processes run; otherwise delivers the results in its folder, then
+        its end."""
         place = {"owner": self.owner, "attempt_directory": self.attempt_folder(name)}
-        with suppress(SubmitRejected):  # the folder has no place of its own there
+        with suppress(SubmitRejected):  # the keeper cannot use the folder
             job = await self.request("adopt", name=name, **place, **{"from": dict(stored)})
             if job.get("state"):
                 self._note_all({"jobs": {name: job}, "unknown": []})
@@ -299,8 +299,7 @@ class KeeperJobs(Listener):
         self._tell(name, self.unheard_of)
 
     def _note_running(self, name: str, job: dict[str, Any], report: Observation, *, is_news: bool = True) -> None:
-        """Notes that a job runs or is about to, unless its end came in the moment between the keeper's answer and
-        now."""
+        """Notes that a job runs or is about to, unless its end was reported between the keeper's answer and now."""
         known = self._reports.get(name)
         if known is None or known is self.unheard_of or known.is_untaken or not known.state.is_final:
             (self._preparing.add if job["state"] == protocol.PREPARING else self._preparing.discard)(name)
@@ -316,7 +315,7 @@ class KeeperJobs(Listener):
         return report is None or not (report.state.is_final or report is _DRAINING)
 
     def _forget_reported(self) -> None:
-        """Forgets the reports of this connection: the next one asks about jobs that it does not name."""
+        """Clears the reports of this connection: the next one queries jobs that it does not name."""
         self._connected.clear()
         self._reports.clear()
         if self._deliveries is not None:
@@ -326,7 +325,7 @@ class KeeperJobs(Listener):
 def spawn_request(
     spec: JobSpec, *, command: str, environment: Mapping[str, str], directory: str, attempt_directory: str
 ) -> dict[str, Any]:
-    """The job as `KeeperJobs.submit` takes it: its command, and its folders as the keeper's machine knows them."""
+    """The job as `KeeperJobs.submit` expects it: its command, and its folders as paths on the keeper's machine."""
     return {
         "command": command,
         "environment": dict(environment),
@@ -341,7 +340,7 @@ def spawn_request(
 
 def owner_of(host: Host) -> str:
     """The owner of a service's jobs at a keeper, ``service:experiment``."""
-    # what earlier versions called those of `local`, some of which may still run
+    # names used by earlier versions for those of `local`, some of which may still run
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 

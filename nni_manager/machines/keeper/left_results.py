@@ -1,6 +1,6 @@
-"""Results in the folder of a job that its keeper knows nothing of.
+"""Results in the folder of a job that its keeper does not know.
 
-The keeper's files are gone, or it has forgotten the job and an older copy of the database was put back.
+Either the keeper's files are gone, or it has forgotten the job and an older copy of the database was restored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from nni_manager.domain.errors import SubmitRejected
 from trial_runner import protocol
 from trial_runner.wire.outbox_files import cut_frames, cut_lines, is_outbox, newest_name, spelled
 
-#: Bytes read at once.
+#: Bytes per read.
 _PIECE_BYTES = 1024 * 1024
 
 
@@ -34,17 +34,17 @@ class LeftLines(NamedTuple):
 
 
 async def left_lines(request: Request, folder: str, stored: Mapping[str, int]) -> AsyncIterator[LeftLines]:
-    """What is not stored of the outboxes in an attempt's `folder` on the keeper's machine; the job has ended.
+    """The unstored part of the outboxes in an attempt's `folder` on the keeper's machine; the job has ended.
 
-    `stored`: bytes of each outbox. Raises PlatformUnavailable.
+    `stored`: number of stored bytes of each outbox. Raises PlatformUnavailable.
     """
     try:
         listed = (await request("files", attempt_directory=folder))["files"]
-    except SubmitRejected:  # a folder that the keeper does not look into
+    except SubmitRejected:  # a folder that the keeper does not read
         return
     for file in [name for name in listed if is_outbox(spelled(name))] + [protocol.METRICS_FILE]:
         outbox = newest_name(spelled(file), stored)
-        with suppress(SubmitRejected):  # it is not there, or cannot be read
+        with suppress(SubmitRejected):  # missing or unreadable
             async for part in _records(request, folder, file, outbox, stored.get(outbox, 0)):
                 yield part
 

@@ -1,4 +1,4 @@
-"""The keeper of this machine: reached at its socket, and started when none answers."""
+"""The keeper of this machine: reached at its socket, and started if none answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from trial_runner.wire.descriptors import Descriptor
 
 log = logging.getLogger(__name__)
 
-#: A keeper that has not said that it is ready by then has failed, in seconds.
+#: Seconds for a keeper to report that it is ready.
 _START_TIMEOUT_S = 20.0
 
 
@@ -35,19 +35,19 @@ class LocalKeeper:
         self._socket = socket
         self._lock = directory / "keeper.lock"
         self._errors = directory / "keeper.err"
-        #: The folder it is in, kept open, so that it stays the same one on every file system; None until it is there.
+        #: Its folder, kept open, so that it stays the same one on every file system; None: not created yet.
         self._home = _open(directory.parent)
         self._process: subprocess.Popen[bytes] | None = None
         self._started = asyncio.Event()
 
     def disown(self) -> None:
-        """Removes the folder, a copy of another keeper's: the jobs in it would be taken for this one's, and be ended
-        when the copy says so. Raises OSError."""
+        """Removes the folder if it is a copy of another keeper's: its jobs would be mistaken for this keeper's, and be
+        ended. Raises OSError."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._directory)
 
     async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """A connection to the running keeper, or to one started now. Raises OSError or PlatformUnavailable."""
+        """A connection to the running keeper, or to a new one. Raises OSError or PlatformUnavailable."""
         await asyncio.to_thread(self._require_home)
         if (found := await self._find(make_protocol)) is not None:
             return found
@@ -56,12 +56,12 @@ class LocalKeeper:
             return found
         pid = await asyncio.to_thread(lock_holder, self._lock)
         raise PlatformUnavailable(
-            f"the keeper of {self._directory} (process {pid}) does not answer at {self._socket}: if that does not pass,"
-            " its trials run on, and their results are read when the last of them has ended"
+            f"the keeper of {self._directory} (process {pid}) does not answer at {self._socket}: if this persists,"
+            " its trials continue, and their results are read when the last of them has ended"
         )
 
     async def reap(self) -> None:
-        """Takes a keeper of ours that has ended off the process table. Ends only by cancellation."""
+        """Reaps our keeper process after its end. Ends only by cancellation."""
         while True:
             await self._started.wait()
             self._started.clear()
@@ -70,7 +70,7 @@ class LocalKeeper:
                 self._process.poll()
 
     async def ended(self, within_s: float) -> None:
-        """Returns when no keeper runs any more, or after `within_s` seconds: one with a job stays."""
+        """Returns when no keeper runs, or after `within_s` seconds: a keeper with a job stays."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 for pid in await asyncio.to_thread(self._running):
@@ -80,47 +80,47 @@ class LocalKeeper:
             self._process.poll()
 
     def _running(self) -> set[int]:
-        """The process that holds the lock, and ours, which lives a moment longer than it holds the lock."""
+        """The process that holds the lock, and our own one, which outlives its lock for a moment."""
         found = {lock_holder(self._lock)}
         if self._process is not None and self._process.poll() is None:
             found.add(self._process.pid)
         return {pid for pid in found if pid is not None}
 
     def _require_home(self) -> None:
-        """Makes sure that the daemon's folder is the one that was there when it began: a keeper in another would be
-        another daemon's. Raises PlatformUnavailable."""
+        """Ensures that the daemon's folder is the one it started with; a keeper in another folder would belong to
+        another daemon. Raises PlatformUnavailable."""
         if self._home is None:
             self._home = _open(self._directory.parent)
         elif not _is_at(self._home, self._directory.parent):
             raise PlatformUnavailable(
-                f"the folder {self._directory.parent} was moved, deleted or exchanged while this daemon (process"
+                f"the folder {self._directory.parent} was moved, deleted or replaced while this daemon (process"
                 f" {os.getpid()}) ran: end the daemon and start it again"
             )
 
     async def _find(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport | None:
         """A connection to a running keeper; None: there is none.
 
-        A daemon before us, with another runtime directory, may have started it elsewhere.
+        An earlier daemon with another runtime directory may have started it elsewhere.
         """
         with suppress(FileNotFoundError, ConnectionRefusedError):
             if (found := await self._join(make_protocol, str(self._socket))) is not None:
                 return found
         for path in await asyncio.to_thread(self._recorded):
-            with suppress(OSError):  # it may be in another user's directory; if it lives, it holds the lock
+            with suppress(OSError):  # it may be in another user's directory; a living keeper holds the lock
                 if (found := await self._join(make_protocol, path)) is not None:
                     return found
         return None
 
     def _recorded(self) -> list[str]:
-        """The path of the socket where the last keeper listened, or listens; none where no lock file names one."""
+        """The path of the last keeper's socket; None: no lock file names one."""
         with suppress(FileNotFoundError):
             return self._lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:2]
         return []
 
     async def _join(self, make_protocol: Callable[[], asyncio.Protocol], path: str) -> asyncio.Transport | None:
-        """A connection to the keeper at `path`; None when it is another directory's.
+        """A connection to the keeper at `path`; None: it belongs to another directory.
 
-        That directory had this name, and was moved or deleted.
+        That directory had this name before, and was moved or deleted.
         """
         ours = await asyncio.to_thread(lock_holder, self._lock)
         transport, _ = await asyncio.get_running_loop().create_unix_connection(make_protocol, path)
@@ -133,7 +133,7 @@ class LocalKeeper:
         """Starts a keeper in its own session and waits for its line. One that finds another running ends quietly."""
         await asyncio.to_thread(self._directory.mkdir, mode=0o700, parents=True, exist_ok=True)
         if self._process is not None:
-            self._process.poll()  # takes the dead one off the process table
+            self._process.poll()  # reaps the dead one
         ready = await self._begun()
         assert self._process is not None, "begun"
         try:
@@ -153,10 +153,10 @@ class LocalKeeper:
             self._started.set()
 
     def _begin(self) -> int:
-        """Starts the process; returns the end of the pipe through which it says that it is ready.
+        """Starts the process; returns the end of the pipe through which it reports that it is ready.
 
-        The other end is opened and closed in this thread: closed elsewhere, its number could be that of another file
-        by the time the process gets it, and the line would be written there.
+        The other end is opened and closed in this thread: closed elsewhere, its descriptor could be reused before the
+        process inherits it, and the line would go to another file.
         """
         read_end, write_end = os.pipe()
         try:
@@ -190,7 +190,7 @@ class LocalKeeper:
 
 @asynccontextmanager
 async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[Keeper]:
-    """The keeper as its clients see it, connected while it has a listener. Its jobs run on when this is left."""
+    """The keeper as its clients see it, connected while it has a listener. Its jobs continue after the context."""
     keeper = Keeper(process.connect, name)
     tasks = [asyncio.create_task(keeper.run(), name="keeper"), asyncio.create_task(process.reap(), name="keeper's end")]
     for task in tasks:
@@ -202,9 +202,13 @@ async def connected(process: LocalKeeper, name: str = "local") -> AsyncIterator[
 
 
 def _note_end(task: asyncio.Task[None]) -> None:
-    """Logs the end of a keeper's task, which only cancellation should end and no other task awaits."""
+    """Logs the end of a keeper's task: only cancellation should end it, and no other task awaits it."""
     if not task.cancelled():
-        log.error("the task %r ended: no trial of this machine is followed", task.get_name(), exc_info=task.exception())
+        log.error(
+            "the task %r ended: trials of this machine are no longer followed",
+            task.get_name(),
+            exc_info=task.exception(),
+        )
 
 
 def _open(folder: Path) -> int | None:
@@ -222,7 +226,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 def _peer(transport: asyncio.Transport) -> int:
     """The id of the process that listens at the other end."""
-    # uvloop's stand-in for a socket tells no options
+    # uvloop's socket wrapper has no options
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as ours:
         return int.from_bytes(ours.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4), sys.byteorder)
 
@@ -234,9 +238,9 @@ async def _end_of(pid: int) -> None:
 
 
 async def _read(descriptor: int) -> bytes:
-    """The line that comes through the pipe; empty when it is closed without one. Closes this end.
+    """The line from the pipe; empty if it is closed without one. Closes this end.
 
-    uvloop's `connect_read_pipe` would close it twice, and the second time, perhaps, what a thread has just opened.
+    uvloop's `connect_read_pipe` would close it twice, the second time perhaps a descriptor that a thread just opened.
     """
     with Descriptor(descriptor):
         await _readable(descriptor)

@@ -1,7 +1,6 @@
-"""A keeper as experiments share it: its connection's health, and the ledgers of the machines whose jobs it keeps.
+"""A keeper as experiments share it: the health of its connection, and the ledgers of the machines whose jobs it keeps.
 
-GPUs are read when the keeper is connected, before a job gets one, repeatedly while jobs wait for one, and when they
-are shown.
+GPUs are read when the keeper is connected, before a job gets one, repeatedly while jobs wait for one, and for display.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ log = logging.getLogger(__name__)
 
 #: Key of the keeper of this machine.
 LOCAL = "keeper:local"
-#: Seconds after which what is known of GPUs is too old to give one away by, or to say why one is not free.
+#: Seconds after which a GPU reading is too old for granting a GPU, or for explaining a wait.
 GPU_AGE_S = 2.0
-#: Seconds that an answer which shows GPUs waits for a driver: most take milliseconds, one that hangs never answers.
+#: Seconds that a display of GPUs waits for a driver: most take milliseconds, a hanging one never answers.
 LOOK_S = 1.0
 
 
@@ -39,14 +38,14 @@ class KeeperConnection(Connection):
         self.keeper = keeper
         self.places = places
         self._machines: dict[str, MachineLedger] = {}
-        #: Questions for the list that are under way, and jobs that ended meanwhile.
+        #: List requests in progress, and jobs that ended meanwhile.
         self._reading = 0
         self._ended: set[str] = set()
-        #: When the GPUs were read last, by a clock that never goes back.
+        #: Time of the last GPU reading, by a monotonic clock.
         self._gpus_read_s: float | None = None
         self._gpus_wanted = asyncio.Event()
         self._gpu_reader: asyncio.Task[None] | None = None
-        #: The reading that answers which show GPUs wait for.
+        #: The reading that displays of GPUs wait for.
         self._looking: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -61,7 +60,7 @@ class KeeperConnection(Connection):
         self.on_down("it is not in use")
 
     async def serve(self, machines: Sequence[KeeperMachine]) -> None:
-        """Notes that jobs on these machines are this keeper's; at most one of the machines has GPUs."""
+        """Notes that jobs on these machines belong to this keeper; at most one of the machines has GPUs."""
         for declared in machines:
             self._machines[declared.name] = self.places.machine(declared)
         if self._gpu_machine is not None and self._gpu_reader is None:
@@ -84,13 +83,13 @@ class KeeperConnection(Connection):
         self._gpus_wanted.set()
         self.places.note_change()
         left = [name for name in reserved if not self.keeper.has_listener(listed[name]["owner"])]
-        if left:  # no other request asks for their ends
+        if left:  # no other request queries their ends
             await self.keeper.request("follow", jobs={name: {} for name in left})
 
     async def until_read(self) -> None:
-        """Returns when the ledgers know of all jobs that run. Raises PlatformUnavailable."""
+        """Returns when the ledgers contain all running jobs. Raises PlatformUnavailable."""
         if not all(machine.is_read for machine in self._machines.values()):
-            await self.keeper.request("hello")  # waits for a connection that is being made
+            await self.keeper.request("hello")  # waits while connecting
             await self.read()
 
     async def read_again(self) -> None:
@@ -113,8 +112,8 @@ class KeeperConnection(Connection):
     # GPUs
 
     async def read_gpus(self, max_age_s: float = GPU_AGE_S) -> None:
-        """Reads the machine's GPUs, unless it did so within `max_age_s`. Raises PlatformUnavailable; a refusal of the
-        driver is a reading."""
+        """Reads the machine's GPUs, unless it did within `max_age_s`. Raises PlatformUnavailable; a driver's refusal is
+        a reading."""
         machine = self._gpu_machine
         if machine is None or (self._gpus_read_s is not None and time.monotonic() - self._gpus_read_s <= max_age_s):
             return
@@ -127,7 +126,7 @@ class KeeperConnection(Connection):
 
     async def _read_gpus_while_wanted(self) -> None:
         machine = self._gpu_machine
-        assert machine is not None, "it is the reason for this task"
+        assert machine is not None, "this task exists because of it"
         while True:
             await self._gpus_wanted.wait()
             self._gpus_wanted.clear()
@@ -153,7 +152,7 @@ class KeeperConnection(Connection):
     def _gpu_machine(self) -> MachineLedger | None:
         return next((machine for machine in self._machines.values() if machine.has_gpus), None)
 
-    # What the keeper reports
+    # Reports of the keeper
 
     async def on_up(self) -> None:
         self._gpus_read_s = None

@@ -1,4 +1,4 @@
-"""Ends jobs that a closed or deleted experiment has at a keeper; forgets them only if the experiment is gone."""
+"""Ends the jobs of a closed or deleted experiment at a keeper; forgets them only if the experiment is gone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from nni_manager.domain.ids import trial_of_job
 from nni_manager.machines.keeper.client import Job, Keeper, Listener
 from trial_runner import protocol
 
-#: Seconds between two looks whether they have ended. Ends are only sent to a follower, together with all results, which
-#: could not be stored here.
+#: Seconds between two checks for their end. Ends are only sent to a follower, together with all results, which could
+#: not be stored here.
 _LOOK_S = 0.1
 _ALIVE = (protocol.PREPARING, protocol.RUNNING)
 
@@ -21,8 +21,8 @@ async def end(
     """Ends all jobs of an experiment, of one of its services (`owner`), or of these trials, and returns when they have
     ended.
 
-    Unless `forget` is set, the keeper keeps their ends and results until the experiment is opened again.
-    Raises PlatformUnavailable.
+    Unless `forget` is set, the keeper keeps their ends and results until the experiment is opened again. Raises
+    PlatformUnavailable.
     """
 
     async def end_all() -> None:
@@ -49,7 +49,7 @@ async def running(keeper: Keeper) -> dict[str, tuple[str, ...]]:
 
 
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Does work with a keeper that may have no other connection."""
+    """Calls a function with a keeper that may have no other connection."""
     await keeper.listen(listener, Listener())
     try:
         await work()
@@ -60,7 +60,7 @@ async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]])
 async def _end_running(
     keeper: Keeper, experiment_id: str, owner: str | None, trials: Collection[str]
 ) -> dict[str, Job]:
-    """Ends the jobs that run; answers all of the experiment or service by name, when all have ended."""
+    """Ends running jobs; returns all jobs of the experiment or service by name, after all have ended."""
     asked: set[str] = set()
     while True:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]

@@ -1,1 +1,1 @@
-"""Logging in to a machine over SSH, and what is put there first: keys, login, transport, bootstrap."""
+"""Logging in to a machine over SSH: keys, login, transport, and the first program there (bootstrap)."""

@@ -1,4 +1,4 @@
-"""The address of a machine, which is no secret, and the login to it, which is, from its entry in `machineList`."""
+"""The address of a machine (not secret) and the login to it (secret), from its entry in `machineList`."""
 
 from __future__ import annotations
 
@@ -10,47 +10,47 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 DEFAULT_PORT = 22
-#: In place of a host key: the first one that is seen is taken, and remembered.
+#: Instead of a host key: the first key is accepted and stored.
 ACCEPT_NEW = "accept-new"
 
 
 _PORTS = range(1, 65536)
-#: A host, or an IPv6 address in brackets, with a port or without; or an IPv6 address alone.
+#: A host, or an IPv6 address in brackets, with or without a port; or an IPv6 address alone.
 _PLACE = re.compile(
     r"(?:\[(?P<inner>[^]]+)\]|(?P<host>[^][:]+))(?::(?P<port>[^:]*))?|(?P<bare>(?=.*:.*:)[0-9A-Fa-f:.]+(?:%\w+)?)"
 )
 
 
-#: Characters that OpenSSH refuses in names, as commands of ~/.ssh/config repeat them to a shell.
+#: Characters that OpenSSH refuses in names, as commands of ~/.ssh/config pass them to a shell.
 _NO_HOST, _NO_USER = frozenset("'`\"$\\;&<>|(){}, "), frozenset("'`\";&<>|(){}")
 
 
 def require_host(host: str) -> None:
-    """Refuses what `ssh` does not take as a host. IPv6 addresses, zones and underscores are taken. Raises
+    """Refuses hosts that `ssh` does not accept. IPv6 addresses, zones and underscores are accepted. Raises
     ValueError."""
     _require_name("host", host, _NO_HOST)
 
 
 def require_user(user: str) -> None:
-    """Refuses what `ssh` does not take as a user. Names of a directory service are taken: with a domain and a
+    """Refuses users that `ssh` does not accept. Names of directory services are accepted: with a domain and a
     backslash, ``@``, dots, spaces or a final ``$``. Raises ValueError."""
     _require_name("user", user, _NO_USER)
     if " -" in user or user.endswith("\\"):
         raise ValueError(
-            f"{user!r} is no name of a user: no word in it begins with a dash, and it ends with no backslash"
+            f"{user!r} is not a valid user name: no word may begin with a dash, and it must not end with a backslash"
         )
 
 
 def _require_name(what: str, name: str, refused: frozenset[str]) -> None:
     if name.startswith("-"):
-        raise ValueError(f"{name!r} is no name of a {what}: it begins with a dash, as options do")
+        raise ValueError(f"{name!r} is not a valid {what} name: it must not begin with a dash, like an option")
     if wrong := next((one for one in name if one in refused or not one.isprintable()), ""):
-        raise ValueError(f"{name!r} is no name of a {what}: no name has {wrong!r} in it")
+        raise ValueError(f"{name!r} is not a valid {what} name: it must not contain {wrong!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JumpHost:
-    """A host on the way. `user`: empty: that of `~/.ssh/config`, or the manager's."""
+    """A host on the way. `user`: empty: from `~/.ssh/config`, or the manager's."""
 
     host: str
     port: int
@@ -58,15 +58,15 @@ class JumpHost:
 
     @classmethod
     def parse(cls, hop: str) -> Self:
-        """A host from ``user@host:port`` or ``ssh://user@host:port``, as `ssh -J` takes them. Raises ValueError."""
+        """A host from ``user@host:port`` or ``ssh://user@host:port``, in the syntax of `ssh -J`. Raises ValueError."""
         text = hop.removeprefix("ssh://").removesuffix("/")
         user, _, place = text.rpartition("@")
         found = _PLACE.fullmatch(place)
         if found is None:
-            raise ValueError(f"{hop} is no `user@host:port`; an IPv6 address with a port is in brackets")
+            raise ValueError(f"{hop} is not `user@host:port`; put an IPv6 address with a port in brackets")
         port = DEFAULT_PORT if found["port"] is None else int(found["port"]) if found["port"].isdecimal() else 0
         if port not in _PORTS:
-            raise ValueError(f"the port of {hop} is no number from 1 to {_PORTS[-1]}")
+            raise ValueError(f"the port of {hop} is not a number from 1 to {_PORTS[-1]}")
         host = found["inner"] or found["host"] or found["bare"]
         require_host(host)
         require_user(user)
@@ -74,14 +74,14 @@ class JumpHost:
 
 
 def hops(proxy_jump: str) -> tuple[str, ...]:
-    """The jump hosts of a `proxyJump`, as they are written; `none` is none."""
+    """The jump hosts of a `proxyJump`, as written; `none` means none."""
     found = tuple(hop.strip() for hop in proxy_jump.split(",") if hop.strip())
     return () if found == ("none",) else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """The address of a machine. `jumps`: as the config has them, ``user@host:port``, the first one first."""
+    """The address of a machine. `jumps`: as in the config, ``user@host:port``, in order."""
 
     host: str
     port: int
@@ -105,7 +105,7 @@ class Address:
 
     @property
     def folder(self) -> str:
-        """The name of the machine's folder, legal and unique."""
+        """The name of the machine's folder, valid and unique."""
         digest = hashlib.sha256(self.key.encode()).hexdigest()[:8]
         return f"{re.sub('[^A-Za-z0-9.-]', '_', self.host)[:40]}-{digest}"
 
@@ -130,7 +130,7 @@ class Credential:
         )
 
     def as_text(self) -> str:
-        """The credential as text, as a lease carries it."""
+        """The credential as text, as stored in a lease."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -140,7 +140,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An entry of `machineList`, with its address and credential as `Address` and `Credential` read them."""
+    """An entry of `machineList`, with its address and credential."""
 
     address: Address
     credential: Credential = field(repr=False)

@@ -1,8 +1,8 @@
-"""The way from a login to the keeper: what is run on a machine, whatever its login shell, and what it says of itself.
+"""Reaches the keeper after a login: the program that runs on a machine, in any login shell, and its greeting.
 
-The command is one word list that sh, bash, zsh, fish and csh read alike, without anything that one of them expands. It
-finds a Python and prints a mark; all before it, of banners and start-up files, is dropped. Then comes
-`trial_runner/keeper/arrival.py`, as one line, and a conversation that it describes.
+The command is a list of words that sh, bash, zsh, fish and csh interpret the same, without expansions. It finds a
+Python and prints a mark; everything before it, from banners and start-up files, is dropped. Then follows
+`trial_runner/keeper/arrival.py`, as one line, and the conversation that it describes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nni_manager.platform_kit.connections import Place
 from nni_manager.platform_kit.payload import machine_archive
 from trial_runner import protocol
 
-#: Seconds until a machine has said what it is, and until the program is there.
+#: Seconds for the machine's greeting, and for the transfer of the program.
 _GREETING_S = 30.0
 _INSTALL_S = 120.0
 #: Seconds after which a driver that has not listed its GPUs counts as hanging.
@@ -49,31 +49,31 @@ class Greeting:
 
     python: str
     host: str
-    #: Our folder on it: of this manager and machine.
+    #: Our folder on it, specific to this manager and machine.
     folder: str
     home: str
     #: The folder of `trial_runner`, and the Python that runs it.
     program: str
     interpreter: str
-    #: The environment of the user of the login.
+    #: The environment of the login's user.
     environment: dict[str, str]
     now_ms: int
     disk_free_bytes: int
-    #: Files that fit there; None: any number.
+    #: Number of free inodes; None: unlimited.
     free_inodes: int | None
     processors: int
     may_write: bool
-    #: Version of the keeper that runs there; empty: none does.
+    #: Version of the keeper that runs there; empty: none runs.
     keeper: str
-    #: The place of another manager that the folder is for, in words; empty: it is ours.
+    #: The other manager that the folder belongs to, as text; empty: it is ours.
     held: str
-    #: A reading of the wire contract, where one was asked for.
+    #: A GPU reading by the wire contract, if requested.
     gpus: Mapping[str, Any] | None = None
 
 
 @cache
 def _tree() -> str:
-    """The SHA-256 of names and contents of the program, as `trial_runner/keeper/arrival.py` finds them on a machine."""
+    """SHA-256 of names and contents of the program; `trial_runner/keeper/arrival.py` computes the same."""
     whole = hashlib.sha256()
     with zipfile.ZipFile(io.BytesIO(archive()[1])) as packed:
         for name in sorted(name for name in packed.namelist() if not name.endswith("/")):
@@ -83,7 +83,7 @@ def _tree() -> str:
 
 @cache
 def archive() -> tuple[str, bytes]:
-    """The program for machines: the hash it is known by, and its bytes."""
+    """The program for machines: its hash, and its bytes."""
     data = machine_archive()
     return hashlib.sha256(data).hexdigest()[:32], data
 
@@ -97,9 +97,11 @@ async def arrive(
     gpus: bool = False,
     place: Place | None = None,
 ) -> tuple[Channel, Greeting]:
-    """The channel to a machine's keeper, and the machine's description. `look`: the machine is only looked at, with its
-    GPUs where `gpus` is set, and the channel ends then. `place`: of this manager; a folder of another manager
-    is refused. Raises MachineFault."""
+    """The channel to a machine's keeper, and the machine's greeting. Raises MachineFault.
+
+    `look`: only inspect the machine, with its GPUs if `gpus` is set; then the channel ends. `place`: of this manager; a
+    folder of another manager is refused.
+    """
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     digest, data = await asyncio.to_thread(archive)
     channel = await _open(connection, _command(python_path, mark))
@@ -136,7 +138,7 @@ async def arrive(
 
 
 async def first_line(entry: Entry, text: str, limit_s: float) -> bytes:
-    """The line that the text of a program prints first when it is run on a machine. Raises MachineFault."""
+    """The first line that a program prints on a machine. Raises MachineFault."""
     mark = f"nni-manager-{secrets.token_hex(8)}:"
     async with logged_in(entry) as connection:
         channel = await _open(connection, _command(entry.python_path, mark))
@@ -148,11 +150,11 @@ async def first_line(entry: Entry, text: str, limit_s: float) -> bytes:
         except (EOFError, asyncssh.Error) as error:
             raise MachineFault(_odd_shell(str(error))) from error
         except TimeoutError as error:
-            raise MachineFault(_odd_shell(f"it said nothing within {limit_s:.0f} s")) from error
+            raise MachineFault(_odd_shell(f"no output within {limit_s:.0f} s")) from error
 
 
 def program_command(text: str, mark: str, *, python_path: str) -> tuple[str, bytes]:
-    """(command for a login, what it is sent once it has printed the mark): together they run the text of a program."""
+    """(command for a login, input after the mark was printed): together they run a program's text."""
     return _command(python_path, mark), base64.b64encode(text.encode()) + b"\n"
 
 
@@ -161,10 +163,10 @@ async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Chann
         async with asyncio.timeout(_GREETING_S):
             channel = Channel()
             await connection.create_session(lambda: channel, command, encoding=None)
-    except (asyncssh.Error, OSError) as error:  # a time that is over is an OSError
+    except (asyncssh.Error, OSError) as error:  # a timeout is an OSError
         reason = getattr(error, "reason", "") or str(error) or "no answer"
-        sentence = f"its SSH server opens no session ({reason})"
-        fix = "see to MaxSessions and ForceCommand of its sshd_config"
+        sentence = f"its SSH server opened no session ({reason})"
+        fix = "check MaxSessions and ForceCommand in its sshd_config"
         raise MachineFault(Fault(subject="session", sentence=sentence, fix=fix)) from error
     return channel
 
@@ -172,7 +174,7 @@ async def _open(connection: asyncssh.SSHClientConnection, command: str) -> Chann
 def _command(python_path: str, mark: str) -> str:
     """The command that finds a Python and starts it.
 
-    `python_path`: of characters that mean nothing to any shell, which the config sees to.
+    `python_path`: only characters without a meaning for shells; the config ensures that.
     """
     own = python_path.replace("~/", "$HOME/", 1) if python_path.startswith("~/") else python_path
     places = f'"{own}/python3" "{own}/python" "{own}" ' if own else ""
@@ -187,7 +189,7 @@ def _command(python_path: str, mark: str) -> str:
 async def _found_python(channel: Channel, mark: str) -> None:
     found = await channel.until(re.compile(mark.encode() + rb"(?:\((\d+), (\d+)\)|" + _NO_PYTHON.encode() + rb")\r?\n"))
     if found[1] is None:
-        raise MachineFault(_python_fault("there is no Python on it"))
+        raise MachineFault(_python_fault("it has no Python"))
     version = (int(found[1]), int(found[2]))
     if version < _OLDEST_PYTHON:
         raise MachineFault(_python_fault(f"its Python is {version[0]}.{version[1]}"))
@@ -198,26 +200,26 @@ def _python_fault(sentence: str) -> Fault:
         subject="python",
         sentence=sentence,
         is_wrong=True,
-        fix="install Python 3.7 or newer there, or name the folder of one in `pythonPath`",
+        fix="install Python 3.7 or newer there, or set `pythonPath` to the folder of one",
     )
 
 
 async def _reply(channel: Channel) -> dict[str, Any]:
-    """The next line of the conversation. Raises EOFError; ValueError where it is no JSON object."""
+    """The next line of the conversation. Raises EOFError; ValueError if it is not a JSON object."""
     reply = json.loads(await channel.line())
     if not isinstance(reply, dict):
-        raise ValueError("it sent something that is no answer of ours")
+        raise ValueError("it sent an invalid answer")
     return reply
 
 
 def _greeting(reply: dict[str, Any]) -> Greeting:
-    """Raises MachineFault; ValueError where the machine sent something else than a greeting."""
+    """Raises MachineFault; ValueError if the machine sent something other than a greeting."""
     if reply.get("system") != "Linux":
         fault = Fault(
             subject="system",
             sentence=f"it runs {str(reply.get('system'))[:40]}; trials need Linux",
             is_wrong=True,
-            fix="take it out of `machineList`",
+            fix="remove it from `machineList`",
         )
         raise MachineFault(fault)
     if reply.get("has_pidfds") is False:
@@ -225,7 +227,7 @@ def _greeting(reply: dict[str, Any]) -> Greeting:
             subject="system",
             sentence=f"its kernel is {str(reply.get('kernel'))[:60]}; trials need Linux 5.3",
             is_wrong=True,
-            fix="give it a newer kernel, or take it out of `machineList`",
+            fix="update its kernel, or remove it from `machineList`",
         )
         raise MachineFault(fault)
     fields = {name: reply.get(name) for name in Greeting.__slots__ if name not in ("python", "gpus")}
@@ -235,7 +237,7 @@ def _greeting(reply: dict[str, Any]) -> Greeting:
         return TypeAdapter(Greeting).validate_json(json.dumps({**fields, "python": shown}), strict=True)
     except ValidationError as error:
         [first, *_] = error.errors(include_input=False, include_url=False)
-        raise ValueError(f"in its greeting {'.'.join(map(str, first['loc']))} is wrong: {first['msg']}") from None
+        raise ValueError(f"its greeting has an invalid {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def _check(reply: dict[str, Any]) -> None:
@@ -243,7 +245,7 @@ def _check(reply: dict[str, Any]) -> None:
         fault = Fault(
             subject="disk",
             sentence=str(reply.get("failed")),
-            fix=str(reply.get("fix") or "make room, or give its user the right to write there"),
+            fix=str(reply.get("fix") or "free disk space, or give its user the right to write there"),
         )
         raise MachineFault(fault)
 
@@ -254,23 +256,23 @@ def _held(folder: str, greeting: Greeting, place: Place) -> Fault:
         subject="manager",
         is_wrong=True,
         is_refusal=True,
-        sentence=f"its folder {folder.partition('/')[0]} is used by the manager of {greeting.held}, not of {ours}",
-        fix="where that data directory was moved here and no manager runs on it there any more, `nni-manager identity"
-        " --moved`; where this one is a copy, `nni-manager identity --own` gives it folders of its own",
+        sentence=f"its folder {folder.partition('/')[0]} belongs to the manager of {greeting.held}, not of {ours}",
+        fix="if that data directory was moved here and no manager uses it there any more, run `nni-manager identity"
+        " --moved`; if this one is a copy, run `nni-manager identity --own` to give it folders of its own",
     )
 
 
 def _silent_shell() -> Fault:
     return Fault(
         subject="session",
-        sentence=f"it is logged in to, but what is run there has not answered within {_GREETING_S:.0f} s (timeout)",
-        fix="see whether a start-up file of its user's login shell, such as ~/.bashrc, waits for something",
+        sentence=f"it is logged in to, but the program there did not answer within {_GREETING_S:.0f} s (timeout)",
+        fix="check whether a start-up file of its user's login shell, such as ~/.bashrc, waits for input",
     )
 
 
 def _odd_shell(words: str) -> Fault:
     return Fault(
         subject="session",
-        sentence=f"what is run there does not answer ({words})",
-        fix="see whether `ssh` to it runs commands: its user's login shell and start-up files must",
+        sentence=f"the program there did not answer ({words})",
+        fix="check that `ssh` to it runs commands: its user's login shell and start-up files must",
     )

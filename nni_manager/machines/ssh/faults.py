@@ -1,4 +1,4 @@
-"""Faults of a machine: what was looked at, what was found, what to do; in preflight, logs and waits."""
+"""Faults of a machine: what was checked, what was found, what to do; for preflight, logs and waits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Fault:
     subject: str
     sentence: str
     fix: str = ""
-    #: A person must act; otherwise it may end by itself.
+    #: A user must act; otherwise it may pass.
     is_wrong: bool = False
-    #: It is login or host key that was refused: asking again and again would get us locked out.
+    #: The login or host key was refused: repeated attempts could lock the account.
     is_refusal: bool = False
-    #: The key that was shown and is not known.
+    #: The unknown key that was shown.
     unknown_key: HostKey | None = None
 
     def __str__(self) -> str:

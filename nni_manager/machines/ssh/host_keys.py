@@ -1,4 +1,4 @@
-"""The judgement of a machine's host key that `known_hosts` does not have, and the sentence where it is refused."""
+"""The check of a machine's host key that `known_hosts` lacks, and the message if it is refused."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from nni_manager.machines.ssh.known_hosts import HostKey, KnownHosts, Matched
 
 log = logging.getLogger(__name__)
 
-#: Algorithms of host keys without a certificate, those of RSA keys among them, which are all called ``ssh-rsa``.
+#: Algorithms of host keys without a certificate, including those of RSA keys, which are all named ``ssh-rsa``.
 _PLAIN = tuple(name.decode() for name in get_default_public_key_algs())
 _OF_RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 _FINGERPRINT = "SHA256:"
-#: asyncssh's reason for a certificate that nobody has vouched for here.
+#: asyncssh's reason for a certificate of an untrusted authority.
 _UNKNOWN_AUTHORITY = "Host CA key is not trusted"
 
 
 class HostKeyJudge:
-    """The judge of a key that `known_hosts` does not have. `wanted`: `hostKey` of the config."""
+    """The check of a key that `known_hosts` lacks. `wanted`: `hostKey` of the config."""
 
     def __init__(self, host: str, port: int, wanted: str | None) -> None:
         self._command = f"ssh {shlex.quote(host)}" if port == DEFAULT_PORT else f"ssh -p {port} {shlex.quote(host)}"
@@ -36,7 +36,7 @@ class HostKeyJudge:
         self._refused: list[str] = []
         self._known_algorithms: set[str] = set()
         self._unwritten = ""
-        #: Those that the server is asked for, which may have several keys; empty: those of known keys, or all.
+        #: Algorithms to request from the server, which may have several keys; empty: those of known keys, or all.
         self.algorithms = self._wanted_algorithms()
 
     def _wanted_algorithms(self) -> list[str]:
@@ -46,15 +46,15 @@ class HostKeyJudge:
         return list(_OF_RSA) if word == "ssh-rsa" else [word]
 
     def match(self, host: str, address: str, port: int | None) -> Matched:
-        """What the files of known hosts have of a host, as asyncssh asks."""
+        """The entries of a host in the files of known hosts, in asyncssh's form."""
         found = self.known.match(host, address, port)
         self._known_algorithms = {name.decode() for key in found[0] for name in key.sig_algorithms}
         return found
 
     def asks_for_another(self, reason: str) -> bool:
-        """Whether the server, whose key was refused, may have the right one, too: `algorithms` ask for it then.
+        """Whether the server, whose key was refused, may also have the right one: `algorithms` then request it.
 
-        A certificate of an authority that is not known counts as none, as for `ssh`.
+        A certificate of an unknown authority counts as none, as for `ssh`.
         """
         if self.offered is None and reason.startswith(_UNKNOWN_AUTHORITY) and not self.algorithms:
             self.algorithms = sorted(_PLAIN, key=lambda name: name not in self._known_algorithms)
@@ -66,9 +66,9 @@ class HostKeyJudge:
         return bool(self.algorithms)
 
     def accepts(self, key: asyncssh.SSHKey, host: str, port: int) -> bool:
-        """Whether a host's key is accepted. `host`, `port`: those that ~/.ssh/config makes of ours."""
+        """Whether a host's key is accepted. `host`, `port`: as resolved by ~/.ssh/config."""
         self._host, self._port, self.offered = host, port, key
-        if self.known.alias:  # without a port, as `ssh` has it
+        if self.known.alias:  # without a port, as in `ssh`
             self._host, self._port = self.known.alias, DEFAULT_PORT
         if self._wanted is None or self._is_revoked():
             return False
@@ -81,29 +81,29 @@ class HostKeyJudge:
 
     @property
     def is_content(self) -> bool:
-        """Whether the last key that was judged is not one that the config's fingerprint refuses."""
+        """Whether the last checked key was not refused by the config's fingerprint."""
         return not self._refused or self._refused[-1] == self._wanted
 
     def fault(self, reason: str) -> Fault:
-        """`reason`: asyncssh's, which does not show keys that are revoked."""
+        """`reason`: asyncssh's, which does not identify revoked keys."""
         unknown = None
         shown = self.offered.get_fingerprint() if self.offered is not None else f"({reason})"
         if self.known.revoked.problem:
             sentence = f"revoked host keys cannot be read ({self.known.revoked.problem})"
-            fix = "correct RevokedHostKeys in ssh_config: without that file every host key is refused, as `ssh` does"
+            fix = "correct RevokedHostKeys in ssh_config: without that file every host key is refused, as in `ssh`"
         elif "revoked" in reason.lower() or self._is_revoked():
-            sentence = "the key that it shows is revoked in known_hosts or a file of RevokedHostKeys"
-            fix = "give the machine another key: others have that one"
+            sentence = "its key is revoked in known_hosts or in a file of RevokedHostKeys"
+            fix = "create a new host key on the machine: the revoked one may be known to others"
         elif self._unwritten:
-            sentence = f"its key {shown} cannot be remembered in {self.known.written} ({self._unwritten})"
-            fix = f"see to the rights of that file, or write `hostKey: {shown}` beside its `host`"
+            sentence = f"its key {shown} cannot be stored in {self.known.written} ({self._unwritten})"
+            fix = f"check the permissions of that file, or write `hostKey: {shown}` next to its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {' or '.join(self._refused) or shown}, not the `hostKey` of the config"
-            fix = "if the machine was installed anew, correct `hostKey`; otherwise the connection is intercepted"
+            fix = "if the machine was reinstalled, correct `hostKey`; otherwise the connection is intercepted"
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
-                f"if the machine was installed anew, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
+                f"if the machine was reinstalled, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
                 " with `ssh`; otherwise the connection is intercepted"
             )
         else:
@@ -115,8 +115,8 @@ class HostKeyJudge:
             )
             fix = (
                 "if `ssh-keygen -lf` shows the same on the machine, run `nnictl platform trust --config FILE` with the"
-                f" experiment file, log in once with `{self._command}`, or write `hostKey: {shown}` beside its `host`;"
-                f" `hostKey: {ACCEPT_NEW}` takes the first key that is seen, as"
+                f" experiment file, log in once with `{self._command}`, or write `hostKey: {shown}` next to its `host`;"
+                f" `hostKey: {ACCEPT_NEW}` accepts the first key, as"
                 " `ssh -o StrictHostKeyChecking=accept-new` does"
             )
         return Fault(
@@ -124,14 +124,14 @@ class HostKeyJudge:
         )
 
     def _remember(self, key: asyncssh.SSHKey) -> bool:
-        """Writes a key into `known_hosts`, as `ssh` does, for the next login; answers whether that worked."""
+        """Adds a key to `known_hosts`, as `ssh` does, for the next login; returns whether that succeeded."""
         shown = HostKey.of(key, self._host, self._port, self.known.written)
         try:
             known_hosts.remember(shown)
         except OSError as error:
             self._unwritten = error.strerror or str(error)
             return False
-        log.info("the key %s of %s is remembered in %s", shown.fingerprint, shown.place, shown.file)
+        log.info("the key %s of %s was added to %s", shown.fingerprint, shown.place, shown.file)
         return True
 
     @property

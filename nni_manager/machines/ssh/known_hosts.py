@@ -1,7 +1,7 @@
-"""The files of known host keys that `ssh` would ask about a host: all of them, for known keys and for revoked ones.
+"""The files of known and revoked host keys that `ssh` would read for a host.
 
-asyncssh reads the user's own files alone, takes ``UserKnownHostsFile none`` for "any key will do", and looks for
-revoked keys only where it finds known ones. So the files are read here, and asyncssh gets what they say of a host.
+asyncssh reads only the user's own files, interprets ``UserKnownHostsFile none`` as "accept any key", and checks for
+revoked keys only if it finds known ones. So this module reads the files, and passes their entries to asyncssh.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ log = logging.getLogger(__name__)
 _OF_USER = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 _OF_MACHINE = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 _NO_FILES = ("none", "/dev/null")
-#: The machine's own configuration of `ssh`, of which asyncssh reads nothing.
+#: The machine's own configuration of `ssh`, which asyncssh does not read.
 _CONFIG_OF_MACHINE = "/etc/ssh/ssh_config"
 _REVOKED = "RevokedHostKeys"
-# asyncssh skips this option; it is a list of files, like that of known hosts
+# asyncssh skips this option; like that of known hosts, it is a list of files
 SSHClientConfig._handlers.setdefault(_REVOKED.lower(), (_REVOKED, SSHConfig._set_string_list))
-#: Lines that are remembered as logged.
+#: Lines that were already logged.
 _MOST_LOGGED = 1000
 
-#: Keys, authorities and revoked keys of a host, and the same of X.509: as asyncssh wants them.
+#: Keys, authorities and revoked keys of a host, and the same of X.509: the form that asyncssh expects.
 Matched = tuple[Any, ...]
 
 
@@ -42,10 +42,10 @@ Matched = tuple[Any, ...]
 class HostKey:
     """The key that a machine has shown."""
 
-    #: The host and port as `known_hosts` has them.
+    #: Host and port as in `known_hosts`.
     place: str
     fingerprint: str
-    #: Algorithm and key, as `known_hosts` has them.
+    #: Algorithm and key as in `known_hosts`.
     text: str
     #: The file to which `ssh` would add it.
     file: str
@@ -57,12 +57,12 @@ class HostKey:
 
 
 def place_of(host: str, port: int) -> str:
-    """The host and port as `known_hosts` has them."""
+    """Host and port as in `known_hosts`."""
     return host if port == DEFAULT_PORT else f"[{host}]:{port}"
 
 
 def remember(key: HostKey) -> None:
-    """Writes a key into its file, as `ssh` does. Raises OSError."""
+    """Adds a key to its file, as `ssh` does. Raises OSError."""
     os.makedirs(os.path.dirname(key.file), mode=0o700, exist_ok=True)
     file = os.open(key.file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(file, "r+b") as known:
@@ -73,17 +73,17 @@ def remember(key: HostKey) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownHosts:
-    """The files, as `~/.ssh/config` names them for a host, or as they are called by default."""
+    """The files for a host: from `~/.ssh/config`, or the defaults."""
 
     of_user: tuple[str, ...]
     of_machine: tuple[str, ...]
-    #: The name that stands for the host in the files (`HostKeyAlias`); empty: its own.
+    #: The name of the host in the files (`HostKeyAlias`); empty: its own.
     alias: str = ""
     revoked: RevokedKeys = field(default_factory=RevokedKeys)
 
     @classmethod
     def of(cls, host: str, options: asyncssh.SSHClientConnectionOptions) -> KnownHosts:
-        """The files of a host. `options`: what `~/.ssh/config` makes of it. Raises asyncssh.ConfigParseError."""
+        """The files of a host. `options`: its options in `~/.ssh/config`. Raises asyncssh.ConfigParseError."""
         values = {
             "d": os.path.expanduser("~"),
             "h": options.host,
@@ -121,28 +121,28 @@ class KnownHosts:
         return (keys, trusted, list(dict.fromkeys(revoked)), *x509)
 
     def knows(self, host: str, port: int | None) -> bool:
-        """Whether any file has a key or an authority of the host: another key is a changed one then."""
+        """Whether any file has a key or an authority of the host; if so, another key means a changed one."""
         return any(self.match(host, "", port)[:2])
 
     def revokes(self, key: asyncssh.SSHKey, host: str, port: int | None) -> bool:
-        """Whether the key is revoked for the host, at whatever port."""
+        """Whether the key is revoked for the host, at any port."""
         return self.revoked.has(key) or key in self.match(host, "", port)[2]
 
 
 def _revoked(host: str, options: asyncssh.SSHClientConnectionOptions) -> object:
-    """The option `RevokedHostKeys` of the user, else of the machine; None: neither has one."""
+    """The option `RevokedHostKeys` of the user, or else of the machine; None: not set."""
     found = options.config.get(_REVOKED)
     return files_of_machine(Path(_CONFIG_OF_MACHINE), host) if found is None else found
 
 
 def _files(given: object, default: Sequence[str], values: dict[str, str]) -> tuple[str, ...]:
-    """The files of an option of `~/.ssh/config`; None: it is not there."""
+    """The files of an option of `~/.ssh/config`; None: not set."""
     names = default if given is None else [str(name) for name in given]  # type: ignore[attr-defined]  # a list of words
     return tuple(_expanded(name, values) for name in names if name not in _NO_FILES)
 
 
 def _expanded(name: str, values: dict[str, str]) -> str:
-    """A file's name with the home folder and the tokens of `ssh_config` in it."""
+    """A file name with the home folder and the tokens of `ssh_config` expanded."""
     parts = name.split("%")
     expanded, rest = parts[0], iter(parts[1:])
     for part in rest:
@@ -151,7 +151,7 @@ def _expanded(name: str, values: dict[str, str]) -> str:
 
 
 def _read(paths: Sequence[str]) -> asyncssh.SSHKnownHosts:
-    """The entries of files. Lines that cannot be read are skipped, as `ssh` does; a file that is missing has none."""
+    """The entries of files. Unreadable lines are skipped, as in `ssh`; a missing file has none."""
     known = asyncssh.import_known_hosts("")
     for path in paths:
         for number, line in enumerate(_text(path).split("\n"), 1):
@@ -164,7 +164,7 @@ def _read(paths: Sequence[str]) -> asyncssh.SSHKnownHosts:
 
 @lru_cache(maxsize=_MOST_LOGGED)
 def _warn(path: str, number: int, reason: str) -> None:
-    """Once per line, not at each login."""
+    """Logs each line once, not at each login."""
     log.warning("%s:%d is skipped: %s", path, number, reason)
 
 

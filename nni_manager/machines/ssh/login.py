@@ -1,8 +1,7 @@
-"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a trusted host key; and
-keys that are not known yet, for a person to judge.
+"""Logging in to a machine: its fields, `~/.ssh/config` and the agent, through jump hosts, to a trusted host key.
 
-What is not in the config is looked up by asyncssh: identity files, the agent, `HostName` and `ProxyJump` of the user
-of the manager. A password or a key file of the config is used alone.
+Also collects unknown host keys for the user to check. asyncssh looks up what the config lacks: identity files, the
+agent, `HostName` and `ProxyJump` of the manager's user. A password or key file in the config excludes other methods.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from nni_manager.machines.ssh.known_hosts import HostKey
 from nni_manager.machines.ssh.login_faults import CONNECT_S, HostLogin, login_fault
 from nni_manager.machines.ssh.user_config import UserConfig
 
-#: A machine that answers nothing for 20 seconds is not there any more.
+#: A machine without an answer for 20 seconds counts as gone.
 _KEEPALIVE_S = 5.0
 _KEEPALIVES = 3
 
 
 async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
-    """A connection to a machine, logged in to; its jump hosts' connections end with it. Raises MachineFault."""
+    """A connection to a machine, logged in; its jump hosts' connections end with it. Raises MachineFault."""
     tunnel: asyncssh.SSHClientConnection | None = None
     try:
         for hop in address.jumps:
@@ -43,7 +42,7 @@ async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClient
         raise MachineFault(
             Fault(
                 subject="system",
-                sentence="it runs Windows, where trials cannot run in this version",
+                sentence="it runs Windows, which this version does not support for trials",
                 is_wrong=True,
                 fix="use a Linux machine, or WSL with an SSH server of its own",
             )
@@ -64,7 +63,7 @@ async def logged_in(entry: Entry) -> AsyncIterator[asyncssh.SSHClientConnection]
 async def _jump(
     hop: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
 ) -> asyncssh.SSHClientConnection:
-    """A connection to a jump host, by the user's own keys and `known_hosts`, and the machine's key, never its
+    """A connection to a jump host, with the user's own keys and `known_hosts`, and the machine's key, but never its
     password."""
     try:
         jump = JumpHost.parse(hop)
@@ -83,7 +82,7 @@ async def _jump(
 async def _connect(
     host: str, port: int, user: str, tunnel: asyncssh.SSHClientConnection | None, credential: Credential
 ) -> asyncssh.SSHClientConnection:
-    """A connection to a host, logged in to. Raises MachineFault."""
+    """A connection to a host, logged in. Raises MachineFault."""
     judge = HostKeyJudge(host, port, credential.host_key)
     login = HostLogin(host=host, port=port, user=user, credential=credential, judge=judge)
     try:
@@ -102,9 +101,9 @@ async def _connect(
 
 
 def _unlocked(credential: Credential) -> Sequence[asyncssh.SSHKeyPair]:
-    """The credential's private key, none where it goes by another. Raises as `asyncssh.connect` does.
+    """The credential's private key; None: it has another method. Raises like `asyncssh.connect`.
 
-    A locked one takes a second of work or several, for which the server must not be said to be silent.
+    Unlocking takes a second or more, which must not count as the server's silence.
     """
     if credential.key_file is None or credential.password is not None:
         return ()
@@ -113,9 +112,9 @@ def _unlocked(credential: Credential) -> Sequence[asyncssh.SSHKeyPair]:
 
 @asynccontextmanager
 async def _in_time(login: HostLogin) -> AsyncIterator[None]:
-    """A context that a login takes place in. Raises TimeoutError where a server is silent, or slow to let us in.
+    """A context for a login. Raises TimeoutError if a server is silent, or slow to log in.
 
-    A limit of asyncssh's own would lose a cancellation that comes in the moment of the login.
+    asyncssh's own time limit would lose a cancellation in the moment of the login.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(login.login_s) as limit:
@@ -129,7 +128,7 @@ async def _in_time(login: HostLogin) -> AsyncIterator[None]:
 
 
 async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | None) -> asyncssh.SSHClientConnection:
-    """A connection to a host, each of whose keys may be the right one. Raises as `asyncssh.connect` does."""
+    """A connection to a host, any of whose keys may be the right one. Raises like `asyncssh.connect`."""
     refusal: asyncssh.HostKeyNotVerifiable | None = None
     while True:
         try:
@@ -145,7 +144,7 @@ async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | Non
         except (asyncssh.ConnectionLost, ConnectionError):
             if refusal is None or login.judge.is_content:
                 raise
-            raise refusal from None  # as some servers say that they have no other key
+            raise refusal from None  # some servers report this way that they have no other key
 
 
 def _options(login: HostLogin) -> dict[str, Any]:
@@ -169,12 +168,12 @@ def _options(login: HostLogin) -> dict[str, Any]:
 
 
 def _own_options(login: HostLogin) -> dict[str, Any]:
-    """User, port and credential, where the entry of the machine has them."""
+    """User, port and credential, if the machine's entry has them."""
     own: dict[str, Any] = {}
     credential = login.credential
     if login.user:
         own["username"] = login.user
-    if login.port != DEFAULT_PORT:  # `Port` of ~/.ssh/config wins over a default
+    if login.port != DEFAULT_PORT:  # `Port` of ~/.ssh/config overrides a default
         own["port"] = login.port
     if credential.password is not None:
         own.update(password=credential.password, client_keys=None, agent_path=None, public_key_auth=False)
@@ -200,9 +199,9 @@ class _Client(asyncssh.SSHClient):
 
 
 async def unknown_key(machine: Mapping[str, Any]) -> HostKey | None:
-    """The first key on the way to a machine of `machineList` that is not known: of a jump host, or its own.
+    """The first unknown key on the way to a machine of `machineList`: of a jump host, or its own.
 
-    None: all are. Raises MachineFault where none is shown, and for one that has changed.
+    None: all are known. Raises MachineFault if no key is shown, or if one has changed.
     """
     entry = Entry.of(machine)
     given = entry.credential
@@ -212,6 +211,6 @@ async def unknown_key(machine: Mapping[str, Any]) -> HostKey | None:
     except MachineFault as error:
         if error.fault.unknown_key is not None:
             return error.fault.unknown_key
-        if not isinstance(error.__cause__, asyncssh.PermissionDenied):  # which comes after its key was accepted
+        if not isinstance(error.__cause__, asyncssh.PermissionDenied):  # raised after its key was accepted
             raise
     return None

@@ -1,5 +1,4 @@
-"""A machine as the daemon has it: its SSH connection, its keeper, and the jobs that run there, whosever
-experiment's."""
+"""A machine as the daemon uses it: its SSH connection, its keeper, and the jobs of all experiments there."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.tasks import ended, happened
 from trial_runner import protocol
 
-#: Seconds between two tries where a person must act, and where that is over by itself.
+#: Seconds between two attempts if a user must act, and otherwise.
 _WRONG_S = 20.0
-#: Seconds for which a refusal holds for all experiments with that login: one try for all of them.
+#: Seconds for which a refusal applies to all experiments with that login: one attempt for all of them.
 _REFUSAL_S = 10.0
 
 
@@ -31,25 +30,25 @@ class Machine(KeeperConnection):
 
     def __init__(self, address: Address, connections: Connections) -> None:
         self.address = address
-        #: Ours on it, below the home folder.
+        #: Our folder on it, below the home folder.
         self._folder = f"{connections.identity}/{address.folder}"
         self._place = connections.place
-        #: Where its experiments say that its Python is; the first is tried next.
+        #: Paths of Python set by its experiments; the first is tried next.
         self._python_paths: list[str] = []
         super().__init__(Keeper(self._reach, address.host), connections.shared_object(Places), address.key)
         self._credential: Credential | None = None
         #: Logged in to check a credential, and not used yet.
         self._spare: tuple[Credential, asyncssh.SSHClientConnection] | None = None
-        #: What was wrong last; None while it is connected.
+        #: The last fault; None while it is connected.
         self.fault: Fault | None = None
-        #: What it said of itself last.
+        #: Its last greeting.
         self.greeting: Greeting | None = None
-        #: Names of jobs that run there, all experiments' of this daemon.
+        #: Names of jobs that run there, of all experiments of this daemon.
         self.running: set[str] = set()
-        #: Logins that were refused a moment ago, with the moment, by the loop's clock.
+        #: Recently refused logins, with their times by the loop's clock.
         self._refusals: dict[Credential, tuple[float, Fault]] = {}
         self._not_before_s = float("-inf")
-        #: Set when the next try must not wait.
+        #: Set when the next attempt must not wait.
         self._hurried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -80,11 +79,11 @@ class Machine(KeeperConnection):
             raise error.fault.error(self.address.host) from error
 
     def forget_refusals(self) -> None:
-        """Has logins that were refused a moment ago tried again, as a person asks for it."""
+        """Allows another attempt with recently refused logins, at a user's request."""
         self._refusals.clear()
 
     def _check_refused(self, credential: Credential) -> None:
-        """Raises MachineFault for a login that was refused a moment ago."""
+        """Raises MachineFault for a recently refused login."""
         at_s, fault = self._refusals.get(credential, (float("-inf"), None))
         if fault is not None and asyncio.get_running_loop().time() < at_s + _REFUSAL_S:
             raise MachineFault(fault)
@@ -101,7 +100,7 @@ class Machine(KeeperConnection):
     # Its Python
 
     def look_for_python(self, path: str) -> None:
-        """Has Python looked for at `path` first (empty: where the login finds it), by a try that waits at once."""
+        """Starts the waiting attempt now, with Python searched at `path` first (empty: where the login finds it)."""
         if path in self._python_paths[:1]:
             return
         self._python_paths = [path, *(other for other in self._python_paths if other != path)]
@@ -111,7 +110,7 @@ class Machine(KeeperConnection):
     # The keeper's connection
 
     async def _reach(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
-        """A transport to the machine's keeper, made anew. Raises PlatformError."""
+        """A new transport to the machine's keeper. Raises PlatformError."""
         await self._until_due()
         python_path = next(iter(self._python_paths), "")
         try:
@@ -127,16 +126,16 @@ class Machine(KeeperConnection):
             await happened(self._hurried, asyncio.timeout(wait_s))
 
     def _note_fault(self, fault: Fault, python_path: str) -> None:
-        """Notes the fault of a try with this path of Python."""
+        """Notes the fault of an attempt with this path of Python."""
         self.fault = fault
         if fault.is_refusal and self._credential is not None:
             self._note_refusal(self._credential, fault)
             self._credential = None
         if self._python_paths and self._python_paths[0] != python_path:
-            return  # another one was named meanwhile, which is tried at once
+            return  # another path was set meanwhile, and is tried at once
         if fault.is_wrong:
             self._not_before_s = asyncio.get_running_loop().time() + _WRONG_S
-        if fault.subject == "python":  # another experiment may know better
+        if fault.subject == "python":  # another experiment may have the right path
             self._python_paths = [*self._python_paths[1:], *self._python_paths[:1]]
 
     async def _attach(self, make_protocol: Callable[[], asyncio.Protocol], python_path: str) -> asyncio.Transport:
@@ -147,7 +146,7 @@ class Machine(KeeperConnection):
             transport = channel.hand_over(make_protocol(), connection)
         except EOFError as error:
             connection.abort()
-            raise PlatformUnavailable(f"{self.address.host}: its keeper does not start ({error})") from error
+            raise PlatformUnavailable(f"{self.address.host}: its keeper did not start ({error})") from error
         except BaseException:
             connection.abort()
             raise
@@ -167,7 +166,7 @@ class Machine(KeeperConnection):
             self._spare[1].abort()
             self._spare = None
 
-    # What the keeper reports
+    # Reports of the keeper
 
     async def on_up(self) -> None:
         listed = await self._list()
@@ -181,10 +180,10 @@ class Machine(KeeperConnection):
         super().on_end(job_name)
 
     async def put(self, path: str, size: int, offset: int, data: str) -> int:
-        """Sends a piece of a file; answers the bytes of the file that are there now. Raises PlatformError."""
+        """Sends a piece of a file; returns the number of bytes there now. Raises PlatformError."""
         answer = await self.keeper.request("put", file=path, size=size, offset=offset, data=data)
         return int(answer["bytes"])
 
     async def remove(self, folder: str) -> None:
-        """Removes a folder with all that is in it. Raises PlatformError."""
+        """Removes a folder and its content. Raises PlatformError."""
         await self.keeper.request("remove", folder=folder)

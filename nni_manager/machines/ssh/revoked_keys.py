@@ -21,7 +21,7 @@ _MAGIC = b"SSHKRL\n\0"
 #: Bytes between the magic word and the two strings before the first section: format, number, date, flags.
 _HEAD = struct.Struct(">IQQQ")
 _FORMAT = 1
-#: Depth of included files, as of `ssh`.
+#: Depth of included files, as in `ssh`.
 _MOST_INCLUDES = 16
 _CERTIFICATES, _KEYS, _SHA1, _SIGNATURE, _SHA256 = range(1, 6)
 
@@ -30,16 +30,16 @@ _CERTIFICATES, _KEYS, _SHA1, _SIGNATURE, _SHA256 = range(1, 6)
 class RevokedKeys:
     """Keys that no host may show.
 
-    A login shows the authority of a certificate, not its number: an authority that has revoked some of its certificates
-    vouches for none.
+    A login shows the authority of a certificate, not its number: an authority that has revoked some certificates is not
+    trusted for any.
     """
 
     blobs: frozenset[bytes] = frozenset()
     #: SHA-1 and SHA-256 of blobs, raw.
     fingerprints: frozenset[bytes] = frozenset()
-    #: Blobs of authorities that have revoked certificates; empty bytes: of any authority.
+    #: Blobs of authorities that have revoked certificates; empty bytes: any authority.
     authorities: frozenset[bytes] = frozenset()
-    #: A file that cannot be read, and why; then every key counts as revoked, as for `ssh`. Empty: all were read.
+    #: An unreadable file, and the reason; then every key counts as revoked, as in `ssh`. Empty: all were read.
     problem: str = ""
 
     @classmethod
@@ -69,7 +69,7 @@ class RevokedKeys:
 
     @property
     def listed(self) -> list[asyncssh.SSHKey]:
-        """The keys of `blobs`, as far as asyncssh knows their kinds."""
+        """The keys of `blobs` whose kinds asyncssh knows."""
         found = []
         for blob in self.blobs:
             with suppress(asyncssh.KeyImportError):
@@ -77,15 +77,15 @@ class RevokedKeys:
         return found
 
     def distrusts(self, authority: asyncssh.SSHKey) -> bool:
-        """Whether certificates of an authority are refused. asyncssh does not show the key in a certificate: where keys
-        are revoked by fingerprints, all certificates are refused."""
+        """Whether certificates of an authority are refused. asyncssh does not expose the key in a certificate: if keys
+        are revoked by fingerprint, all certificates are refused."""
         return bool(self.fingerprints) or not self.authorities.isdisjoint((b"", authority.public_data))
 
 
 def files_of_machine(config: Path, host: str) -> list[str] | None:
-    """The files of `RevokedHostKeys` in the machine's own configuration of `ssh`; None: it has none.
+    """The files of `RevokedHostKeys` in the machine's own `ssh` configuration; None: not set.
 
-    Only this option is read, as `ssh` reads more kinds of values than asyncssh. Of `Match` only ``all`` applies.
+    Only this option is read, as `ssh` accepts more kinds of values than asyncssh. Of `Match` only ``all`` applies.
     """
     for words in _applying(config, host):
         if words[0].lower() == "revokedhostkeys":
@@ -94,7 +94,7 @@ def files_of_machine(config: Path, host: str) -> list[str] | None:
 
 
 def _applying(config: Path, host: str, depth: int = 0) -> Iterator[list[str]]:
-    """The lines of a file, and of those that it includes, that apply to a host."""
+    """The lines of a file, and of its included files, that apply to a host."""
     applies = True
     for line in _lines(config):
         option, arguments = line[0].lower(), line[1:]
@@ -116,7 +116,7 @@ def _lines(config: Path) -> Iterator[list[str]]:
     except OSError:
         return
     for line in text.splitlines():
-        with suppress(ValueError):  # a quotation mark without its other half
+        with suppress(ValueError):  # an unbalanced quotation mark
             if words := shlex.split(re.sub(r"^(\s*\w+)\s*=\s*", r"\1 ", line), comments=True):
                 yield words
 
@@ -128,7 +128,7 @@ def _matches(host: str, patterns: Sequence[str]) -> bool:
 
 
 def _listed(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Public keys, one per line; other lines are skipped, as `ssh` does."""
+    """Public keys, one per line; other lines are skipped, as in `ssh`."""
     for line in data.splitlines():
         try:
             blob = asyncssh.import_public_key(line).public_data
@@ -141,7 +141,7 @@ def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Kind and content of each section of a KRL. Raises ValueError, struct.error."""
     form, *_ = _HEAD.unpack_from(data, len(_MAGIC))
     if form != _FORMAT:
-        raise ValueError(f"KRL format {form} is not known")
+        raise ValueError(f"KRL format {form} is unknown")
     at = len(_MAGIC) + _HEAD.size
     for _ in ("reserved", "comment"):
         _, at = _string(data, at)
@@ -149,7 +149,7 @@ def _sections(data: bytes) -> Iterator[tuple[int, bytes]]:
         kind = data[at]
         content, at = _string(data, at + 1)
         if kind not in (_CERTIFICATES, _KEYS, _SHA1, _SHA256):
-            raise ValueError(f"KRL section {kind} is not known")
+            raise ValueError(f"KRL section {kind} is unknown")
         yield kind, content
 
 
@@ -165,5 +165,5 @@ def _string(data: bytes, at: int) -> tuple[bytes, int]:
     (length,) = struct.unpack_from(">I", data, at)
     end = at + 4 + length
     if end > len(data):
-        raise ValueError("the KRL is cut off")
+        raise ValueError("the KRL is truncated")
     return data[at + 4 : end], end

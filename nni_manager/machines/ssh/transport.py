@@ -8,9 +8,9 @@ from typing import Any
 
 import asyncssh
 
-#: Bytes of what comes before the first word that are kept, to be shown when it never comes.
+#: Number of bytes before the mark that are kept, for the message if the mark never comes.
 _KEPT_BYTES = 2048
-#: Bytes of a line, and of what a login shell prints before the first word; a mark is never longer than the third.
+#: Maximum bytes of a line, and of a login shell's output before the mark; a mark is never longer than the third.
 _MOST_IN_LINE = 4 * 1024 * 1024
 _MOST_BEFORE_MARK = 16 * 1024 * 1024
 _LONGEST_MARK = 256
@@ -58,8 +58,8 @@ class Channel(asyncssh.SSHClientSession[bytes]):
     # The conversation
 
     async def until(self, mark: re.Pattern[bytes]) -> re.Match[bytes]:
-        """Drops all up to the end of the mark, before which a login shell may have printed much. Raises EOFError, also
-        where it prints without end."""
+        """Drops everything up to the end of the mark, as a login shell may print much before it. Raises EOFError, also
+        if the output does not end."""
         dropped = 0
         while (found := mark.search(self._received)) is None:
             if (waste := len(self._received) - _LONGEST_MARK) > 0:
@@ -67,7 +67,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
                 del self._received[:waste]
             self._require(dropped, _MOST_BEFORE_MARK)
             await self._more()
-        found = mark.search(bytes(self._received))  # what it refers to must not change
+        found = mark.search(bytes(self._received))  # a copy, as the match refers to it
         assert found is not None, "just found"
         del self._received[: found.end()]
         return found
@@ -82,11 +82,11 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         return line
 
     def _require(self, size: int, most: int) -> None:
-        """Ends the channel where more came than anything of ours sends. Raises EOFError."""
+        """Ends the channel if it received more than our programs ever send. Raises EOFError."""
         if size > most:
             self.channel.abort()
             self._received.clear()
-            raise EOFError(f"it sent more than {most // 2**20} MiB where a short line belongs")
+            raise EOFError(f"it sent more than {most // 2**20} MiB instead of a short line")
 
     async def _more(self) -> None:
         if self.end is not None:
@@ -95,8 +95,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         await self._news.wait()
 
     def hand_over(self, protocol: asyncio.Protocol, connection: asyncssh.SSHClientConnection) -> ChannelTransport:
-        """A transport for a protocol, which gets what comes from now on. Raises EOFError where the channel has
-        ended."""
+        """A transport for a protocol that takes over from here. Raises EOFError if the channel has ended."""
         if self.end is not None:
             raise EOFError(self.end)
         transport = self._transport = ChannelTransport(self.channel, connection, protocol)

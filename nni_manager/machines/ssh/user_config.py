@@ -1,6 +1,6 @@
-"""What `~/.ssh/config` has for a host, as far as it is read before a login: known hosts, keys, `ConnectTimeout`.
+"""Options of `~/.ssh/config` for a host that are read before a login: known hosts, keys, `ConnectTimeout`.
 
-asyncssh ends a login where a file of a key is missing; `ssh` goes on without it. So these files are looked at here.
+asyncssh aborts a login if a key file is missing; `ssh` continues without it. So these files are checked here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import asyncssh
 
 from nni_manager.machines.ssh.known_hosts import KnownHosts
 
-#: Words in every file that has a private key.
+#: Words in every file with a private key.
 _PRIVATE = b"PRIVATE KEY"
 
 
@@ -27,7 +27,7 @@ class KeyFiles:
     public: tuple[str, ...]
     missing: tuple[str, ...]
     certificates: tuple[str, ...]
-    #: The agent's other keys are left alone (`IdentitiesOnly`).
+    #: The agent's other keys are ignored (`IdentitiesOnly`).
     is_only: bool
 
     @classmethod
@@ -53,24 +53,24 @@ class KeyFiles:
         )
 
     def options(self) -> dict[str, Any]:
-        """Options of asyncssh, which takes the default keys where it is given none."""
+        """Options for asyncssh, which uses the default keys if it is given none."""
         options = {"client_certs": [*self.certificates], "ignore_encrypted": True}
         if not self.is_only:
             return {**options, "client_keys": [*self.private]}
-        # public ones are skipped there, and stand for the default keys, which are not wanted
+        # asyncssh skips public keys and falls back to the default keys, which are not wanted here
         keys = [*self.private, *self.public]
         return {**options, "client_keys": keys, "agent_identities": [*self.public] or None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserConfig:
-    """What the file has for a host. `key_files`: None: it names none."""
+    """The options for a host. `key_files`: None: not set."""
 
     known_hosts: KnownHosts
     key_files: KeyFiles | None = None
-    #: `ConnectTimeout`; 0: none.
+    #: `ConnectTimeout`; 0: not set.
     connect_s: float = 0.0
-    #: Jump hosts, or a command, are on the way.
+    #: Jump hosts, or a proxy command, are on the way.
     is_indirect: bool = False
 
     @classmethod
@@ -96,7 +96,7 @@ def _key_files(options: asyncssh.SSHClientConnectionOptions) -> KeyFiles | None:
 
 
 def _content(name: str) -> bytes | None:
-    """None: there is no such file, or it cannot be read."""
+    """None: the file does not exist or is not readable."""
     try:
         return Path(name).read_bytes()
     except OSError:

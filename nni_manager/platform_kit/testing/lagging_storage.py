@@ -1,7 +1,7 @@
-"""Storage that lags: a mounted folder as network file systems show it to this process, whatever others have written.
+"""Storage that lags: a mounted folder as network file systems show it to this process, regardless of its content.
 
-The words of a trial runner, `runner.json` and `exit.json`, are there at once; what they speak of is not. Whatever reads
-through the `os` module in this process meets it; other processes see the folder as it is.
+The reports of a trial runner, `runner.json` and `exit.json`, are visible at once; the files that they refer to are not.
+The lag affects all reads through the `os` module in this process; other processes see the real folder.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from unittest.mock import patch
 
 from trial_runner import protocol
 
-#: Parts of paths that are late: all files of a runner except its reports.
+#: Parts of delayed paths: all files of a runner except its reports.
 _LATE = frozenset({protocol.OUTBOX_FOLDER, protocol.METRICS_FILE.partition("/")[0], *protocol.LOG_FILES})
 
 
 class Lag(StrEnum):
-    #: Folders and files are not to be found yet.
+    #: Folders and files are not visible yet.
     LATE_DIRECTORIES = "late directories"
     #: Files seem to have half of their bytes.
     LATE_SIZES = "late sizes"
-    #: Files seem to be empty, also those that were read before.
+    #: Files seem to be empty, even those that were read before.
     TRUNCATED = "truncated"
     #: Opening and listing fail with ESTALE.
     STALE_HANDLES = "stale handles"
 
 
 class LaggingStorage:
-    """Storage that lags until `settle` is called: from then on everything is seen as it is."""
+    """Storage that lags until `settle` is called: afterwards everything is visible."""
 
     def __init__(self, root: Path, lag: Lag) -> None:
         self._root = os.path.realpath(root)
@@ -44,7 +44,7 @@ class LaggingStorage:
         self._is_settled = True
 
     def is_late(self, path: Any, folder: int | None = None) -> bool:
-        """Whether a path is late. `path`: as functions of `os` take it, relative to the opened `folder`, if any."""
+        """Whether a path is delayed. `path`: as passed to `os`, relative to the open `folder`, if any."""
         if self._is_settled:
             return False
         if isinstance(path, int):
@@ -55,7 +55,7 @@ class LaggingStorage:
         return place.startswith(self._root + "/") and not _LATE.isdisjoint(place[len(self._root) :].split("/"))
 
     def refuse(self, path: Any, folder: int | None = None) -> None:
-        """Raises OSError for a path that cannot be looked up now."""
+        """Raises OSError for a path that is not visible now."""
         number = {Lag.LATE_DIRECTORIES: errno.ENOENT, Lag.STALE_HANDLES: errno.ESTALE}.get(self._lag)
         if number is not None and self.is_late(path, folder):
             raise OSError(number, os.strerror(number), path)

@@ -1,5 +1,5 @@
-"""A trial that does what it is told, over HTTP: ``python3 led_job.py URL``, or, without a URL, by files in the folder
-``led`` beside its own. Any Python 3.7; runs on the real service."""
+"""A trial that executes orders, over HTTP: ``python3 led_job.py URL``; or, without a URL, from files in the folder
+``led`` next to its own. Any Python 3.7; runs on the real service."""
 
 import json
 import os
@@ -12,8 +12,8 @@ _PAUSE_S = 0.1
 
 
 class Web:
-    """Each question brings the answer to the last order along. Python's own client takes longer to import than a trial
-    takes otherwise."""
+    """Each request carries the answer to the last order. Python's own client takes longer to import than the rest of a
+    trial."""
 
     def __init__(self, url: str) -> None:
         address, _, self._path = url.partition("://")[2].partition("/")
@@ -23,7 +23,7 @@ class Web:
         self._answer: object = None
 
     def ask(self) -> str:
-        """The next order; empty when there is none yet. Raises OSError without a whole answer."""
+        """The next order; empty: none yet. Raises OSError without a complete answer."""
         body = json.dumps({"run": self._run, "answer": self._answer}).encode()
         head = f"POST /{self._path} HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
         with socket.create_connection(self._address, _PATIENCE_S) as connection:
@@ -40,7 +40,7 @@ class Web:
 
 
 class Files:
-    """``order-N`` is answered by ``answer-N``."""
+    """``answer-N`` answers ``order-N``."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class Files:
         os.makedirs(folder, exist_ok=True)
 
     def ask(self) -> str:
-        """The next order; empty when there is none yet."""
+        """The next order; empty: none yet."""
         for name in sorted(os.listdir(self._folder)):
             kind, _, number = name.partition("-")
             if kind == "order":

@@ -1,5 +1,5 @@
-"""A `World` for jobs that are led over HTTP: each asks for its next order, and brings the answer to the last one. Its
-subclass says what the far side does, as far as that can be played."""
+"""A `World` for jobs that are controlled over HTTP: each asks for its next order, and returns the answer to the last
+one. Its subclass implements what the remote side can simulate."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _RECORD = '{"parameter_id": 0, "parameters": {"x": 1}}'
 
 
 class LedWorld(World):
-    """`directory`: of the test; `section`: the training service, with its secrets; `address`: how jobs reach this
-    machine."""
+    """`directory`: the test's; `section`: the training service, with its secrets; `address`: of this machine, for
+    jobs."""
 
-    #: Of every job, unless the section has a number of its own.
+    #: For every job, unless the section has its own number.
     trial_gpu_number: int | None = None
-    #: Seconds between a request to stop and a kill.
+    #: Seconds between a stop request and a kill.
     grace_period_s: float = 5.0
     orders: Orders
 
@@ -51,11 +51,11 @@ class LedWorld(World):
         self._address = address
         self._code = directory / "code"
         self._jobs: dict[str, JobSpec] = {}
-        #: Of all jobs that may be there.
+        #: All jobs that may exist.
         self._names: list[str] = []
-        #: Of jobs that ran.
+        #: Jobs that ran.
         self._handles: dict[str, JobHandle] = {}
-        #: Jobs that were told to end.
+        #: Jobs that got the order to end.
         self._ended: set[str] = set()
         self._listeners: dict[str, FakeListener] = {}
         self._held = AsyncExitStack()
@@ -66,7 +66,7 @@ class LedWorld(World):
         return self
 
     def adopt(self, job_names: Sequence[str]) -> None:
-        """Takes jobs of an earlier world of this experiment over, which end with this one."""
+        """Takes over jobs of an earlier world of this experiment, which end with this one."""
         self._names += job_names
 
     async def open(self) -> None:
@@ -76,14 +76,14 @@ class LedWorld(World):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        """Removes all from the service, and looks whether anything is left."""
+        """Removes everything from the service, and checks that nothing is left."""
         try:
             await self.remove_all()
         finally:
             await self.leave()
 
     async def remove_all(self) -> None:
-        """Removes all jobs. Some services keep a record of jobs that have ended."""
+        """Removes all jobs. Some services keep records of ended jobs."""
         await insist(self, lambda: self.make().clean(self._names))
         if self._handles:
             async with self.make() as platform:
@@ -91,7 +91,7 @@ class LedWorld(World):
                     await seen_as(self, platform, handle, lambda report: report.state.is_final, "ended or removed")
 
     async def leave(self) -> None:
-        """Closes what was opened here; jobs stay as they are."""
+        """Closes what was opened here; jobs are not changed."""
         await self._held.aclose()
         for listener in self._listeners.values():
             listener.close()
@@ -149,7 +149,7 @@ class LedWorld(World):
         )
 
     def _way(self, name: str) -> Mapping[str, str]:
-        """The way to a trial listener of this job's own."""
+        """The route to a trial listener for this job."""
         if not self.make().capabilities.has_runner:
             return {}
         listener = self._listeners[name] = FakeListener(self._address)
@@ -159,7 +159,7 @@ class LedWorld(World):
         return listener.variables()
 
     async def begin(self, handle: JobHandle) -> None:
-        """Waits for the start: the service alone decides when."""
+        """Waits for the start, which only the service controls."""
         self._handles[handle.job_name] = handle
         await self.orders.tell(handle.job_name, "ping")
 

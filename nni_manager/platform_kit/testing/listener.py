@@ -1,6 +1,6 @@
-"""A trial listener that keeps what runners post, for tests of what they post through: misbehaves on demand.
+"""A trial listener that stores runners' posts, for tests of the way there: it misbehaves on demand.
 
-It says of itself what the manager's says, see `trial_runner.protocol`.
+It identifies itself like the manager, see `trial_runner.protocol`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from trial_runner import protocol
 
-#: Seconds within which everything that is waited for is posted.
+#: Seconds for every awaited post.
 TIMEOUT_S = 30.0
 MANAGER = "the-manager"
 TOKEN = f"{MANAGER}.the-token-of-this-attempt"
@@ -34,19 +34,19 @@ class Answer:
     status: int = 200
     body: Body | bytes = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-    #: It bears the header that makes it the manager's.
+    #: It has the header that identifies the manager.
     is_signed: bool = True
 
 
-#: Called before a request is handled: an answer instead of handling it, or None.
+#: Called before a request is handled: returns an answer instead of handling it, or None.
 Misbehaviour = Callable[[str, Body], Answer | None]
 
 
 class FakeListener:
-    """A trial listener that stores lines which continue what is stored, and answers others with what is stored."""
+    """A trial listener that stores lines which continue the stored ones, and answers others with the stored offset."""
 
     def __init__(self, address: str = "127.0.0.1") -> None:
-        """`address`: the one of this machine at which runners reach it."""
+        """`address`: this machine's address for runners."""
         self._address = address
         self.news = threading.Condition()
         self.parameters: Body = {"parameter_id": 3, "parameter_source": "algorithm", "parameters": {"lr": 0.1}}
@@ -62,19 +62,19 @@ class FakeListener:
         self.stop: float | None = None
         #: Seconds between two heartbeats of a runner.
         self.heartbeat_s = 0.05
-        #: False: hangs up after every answer, so that nothing of it stays open.
+        #: False: hangs up after every answer, so that no connection stays open.
         self.keeps_alive = True
         self.connections = 0
-        #: False: like an earlier manager, it takes one post per request, and answers without extra fields.
+        #: False: like an earlier manager, it accepts one post per request, and answers without extra fields.
         self.takes_together = True
-        #: Code as the answer to the registration holds it.
+        #: Code in the answer to the registration.
         self.inline_code = ""
-        #: Requests, of which one may hold several posts.
+        #: Requests; each may contain several posts.
         self.requests = 0
-        #: The report of the end decides the attempt, as in the manager: only logs are accepted after it.
+        #: The report of the end closes the attempt, as in the manager: only logs are accepted after it.
         self.decides = False
         self.before: Misbehaviour = lambda route, body: None
-        #: Asked after a request was handled: whether to hang up instead of answering.
+        #: Called after a request was handled: whether to hang up instead of answering.
         self.is_dropped: Callable[[str], bool] = lambda route: False
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
@@ -85,7 +85,7 @@ class FakeListener:
         return f"http://{self._address}:{self.port}{PATH}"
 
     def variables(self, port: int | None = None) -> Mapping[str, str]:
-        """Variables of a runner of the attempt; `port`: of a proxy before the listener."""
+        """Variables of a runner of the attempt; `port`: of a proxy in front of the listener."""
         url = f"http://{self._address}:{self.port if port is None else port}{PATH}"
         return {protocol.ENV_MANAGER_URL: url, protocol.ENV_TOKEN: TOKEN}
 
@@ -122,7 +122,7 @@ class FakeListener:
 
     @property
     def exited(self) -> Body:
-        """The only word about the end that was posted."""
+        """The only posted report of the end."""
         (status,) = [status for status in self.statuses if status["event"] == "exited"]
         return status
 
@@ -184,7 +184,7 @@ class FakeListener:
         return Answer(404, {"error": f"there is no route {route}"})
 
     def _told(self) -> Body:
-        """What the answer to the registration says unasked."""
+        """The extra fields of the answer to the registration."""
         if not self.takes_together:
             return {}
         inline = {protocol.INLINE_CODE: self.inline_code} if self.inline_code else {}
@@ -219,7 +219,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # a runner that hung up is no fault
+        if not isinstance(sys.exc_info()[1], OSError):  # a runner that hung up is not an error
             super().handle_error(request, client_address)
 
 
@@ -268,7 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Does nothing: posts are kept instead."""
+        """Does nothing: posts are stored instead."""
 
 
 @contextmanager

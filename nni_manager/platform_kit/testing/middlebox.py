@@ -1,7 +1,7 @@
 """Boxes between trial runners and the trial listener that answer in HTTP themselves: proxies, firewalls, login pages.
 
-They say whatever they like, with any status, before or after a request went through, or cut an answer short. None of it
-is the manager's word: it may cost time, never a result, a command or a verdict.
+They answer anything, with any status, before or after a request went through, or truncate an answer. None of it comes
+from the manager: it may cost time, never a result, a command or a decision.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trial_runner import protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault that befalls one request."""
+    """A fault of one request."""
 
     name: str
-    #: Sent in place of the listener's answer; empty: the connection is reset.
+    #: Sent instead of the listener's answer; empty: the connection is reset.
     answer: bytes = b""
     #: The request reaches the listener first.
     passes: bool = False
@@ -60,7 +60,7 @@ ANSWERS = {
         "X-NNI-Manager: another/exp1/abcde/1",
     ),
 }
-#: The request is lost; it is answered and the answer is lost; half of the answer comes.
+#: The request is lost; the answer is lost; half of the answer arrives.
 LOST_REQUEST = Fault(name="lost request")
 LOST_ANSWER = Fault(name="lost answer", passes=True)
 HALF_ANSWER = Fault(name="half an answer", passes=True, is_half=True)
@@ -79,7 +79,7 @@ Choice = Callable[[str, bytes], Fault | None]
 
 
 class Each:
-    """A choice of faults: on each route the first requests meet some, `count` of them, other ones on the next route."""
+    """Applies faults to the first `count` requests of each route; other faults on the next route."""
 
     def __init__(self, count: int, faults: Sequence[Fault] = FAULTS, routes: Sequence[str] = ROUTES) -> None:
         places = {route: number * count for number, route in enumerate(routes)}
@@ -93,8 +93,8 @@ class Each:
 
 
 class Middlebox:
-    """A box between runners and listener. `port`: the listener's on this machine; `listen`: where runners think the
-    manager is, port 0: any free one.
+    """A box between runners and listener. `port`: the listener's on this machine; `listen`: the manager's address for
+    runners, port 0: any free one.
 
     `latency_s`: of each request with its answer.
     """
@@ -118,7 +118,7 @@ class Middlebox:
             task = asyncio.create_task(self._carry(reader, writer))
             connections.add(task)
             task.add_done_callback(connections.discard)
-            task.add_done_callback(lambda _: writer.transport.abort())  # also where it was cancelled before it began
+            task.add_done_callback(lambda _: writer.transport.abort())  # also if it was cancelled before it began
 
         async with await asyncio.start_server(accept, *self._listen, limit=_MOST_BYTES) as server:
             self.port = server.sockets[0].getsockname()[1]
@@ -128,10 +128,10 @@ class Middlebox:
             for task in connections:
                 task.cancel()
             await asyncio.gather(*connections, return_exceptions=True)
-        await some_turns()  # one to abort a connection whose task never began, one more to close it
+        await some_turns()  # one to abort a connection whose task never began, one to close it
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carries a runner's connection, its requests one after the other, until either side or a fault ends it."""
+        """Forwards a runner's connection, request by request, until either side or a fault ends it."""
         writers = [writer]
         try:
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -150,7 +150,7 @@ class Middlebox:
         there: asyncio.StreamReader,
         back: asyncio.StreamWriter,
     ) -> bool:
-        """Carries one request and its answer; answers whether the connection goes on."""
+        """Forwards one request and its answer; returns whether the connection continues."""
         request = await _message(reader)
         fault = self._fault(request)
         await asyncio.sleep(self._latency_s / 2)
@@ -175,7 +175,7 @@ class Middlebox:
 def middlebox(
     port: int, choose: Choice, *, listen: tuple[str, int] = ("127.0.0.1", 0), latency_s: float = 0.0
 ) -> Iterator[Middlebox]:
-    """A middlebox in a thread of its own, see `Middlebox`."""
+    """A middlebox in a separate thread, see `Middlebox`."""
     box = Middlebox(port, choose, listen=listen, latency_s=latency_s)
     ready, over = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
@@ -192,19 +192,19 @@ def middlebox(
 
 
 _START_S = 10.0
-#: Most bytes of the head of a message.
+#: Maximum size of a message's head in bytes.
 _MOST_BYTES = 1024 * 1024
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
-    """A whole request or response with the length of its body in its head."""
+    """A complete request or response with the length of its body in its head."""
     head = await reader.readuntil(b"\r\n\r\n")
     fields = dict(line.lower().split(b":", 1) for line in head.split(b"\r\n")[1:] if b":" in line)
     return head + await reader.readexactly(int(fields.get(b"content-length", b"0")))
 
 
 async def _answer(writer: asyncio.StreamWriter, answer: bytes, fault: Fault | None) -> bool:
-    """Sends an answer, or what a fault puts in its place; answers whether the connection goes on."""
+    """Sends an answer, or a fault's replacement; returns whether the connection continues."""
     if fault is not None and not fault.answer and not fault.is_half:
         return _reset(writer)
     data = answer if fault is None else fault.answer or answer[: len(answer) // 2]
@@ -214,23 +214,23 @@ async def _answer(writer: asyncio.StreamWriter, answer: bytes, fault: Fault | No
 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
-    """Resets a connection, so that the other side hears no ordinary end; answers False: it does not go on."""
+    """Resets a connection, so that the other side sees no regular end; returns False: it does not continue."""
     connection: socket.socket = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     return False
 
 
-# How a server of tests ends without leaving a connection open
+# Closing test servers without leaving a connection open
 
-#: Turns of the loop within which what was accepted is a connection, a task that serves it has begun, and one that was
-#: aborted is closed: a task that has not begun closes nothing when it is cancelled.
+#: Turns of the loop after which an accepted socket is a connection, its serving task has started, and an aborted one is
+#: closed: a task that was cancelled before its start closes nothing.
 TURNS = 10
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Closes the server once all that it accepted are connections.
+    """Closes the server once all accepted sockets are connections.
 
-    Python before 3.12 leaves open what was accepted in the turn in which a server closes.
+    Python before 3.12 leaves sockets open that were accepted in the turn in which the server closes.
     """
     for listening in server.sockets:
         asyncio.get_running_loop().remove_reader(listening.fileno())

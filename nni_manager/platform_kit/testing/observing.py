@@ -1,4 +1,4 @@
-"""Looking at a job again and again until something is seen, as the scheduler does: woken, or by the clock."""
+"""Observes a job repeatedly until a condition holds, as the scheduler does: on events, or by the clock."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ _LOOK_AGAIN_S = 0.02
 
 
 def needs(world: World, *features: Feature) -> None:
-    """Skips the test with the world's own reason where one of the features is absent."""
+    """Skips the test with the world's reason if one of the features is absent."""
     for feature in features:
         if feature in world.absent:
             pytest.skip(f"{feature}: {world.absent[feature]}")
 
 
 async def accepted(world: World, platform: Platform[Any], trial_id: str) -> JobHandle:
-    """Submits a job, as soon as the platform can be asked and has room."""
+    """Submits a job, as soon as the platform is reachable and has room."""
     return await taken(world, platform, world.job(trial_id))
 
 
 async def taken(world: World, platform: Platform[Any], spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
-    """Submits this job, as soon as the platform can be asked and has room.
+    """Submits this job, as soon as the platform is reachable and has room.
 
-    `recorder`: of the platform's host, where it is not the world's.
+    `recorder`: of the platform's host, if it is not the world's.
     """
     recorder = recorder or world.recorder
     async with asyncio.timeout(world.patience_s):
         while True:
-            recorder.news.clear()  # first: what comes while it is asked is news
+            recorder.news.clear()  # first, as later events are news
             answer = await insist(world, lambda: platform.submit(spec))
             if not isinstance(answer, NoRoom):
                 return recorder.accept(answer)
@@ -53,12 +53,12 @@ async def taken(world: World, platform: Platform[Any], spec: JobSpec, recorder: 
 
 
 async def running(world: World, platform: Platform[Any], trial_id: str) -> JobHandle:
-    """Submits a job and waits until it is seen running."""
+    """Submits a job and waits until it is observed running."""
     return await run(world, platform, world.job(trial_id))
 
 
 async def run(world: World, platform: Platform[Any], spec: JobSpec, recorder: Recorder | None = None) -> JobHandle:
-    """Submits this job and waits until it is seen running."""
+    """Submits this job and waits until it is observed running."""
     handle = await taken(world, platform, spec, recorder)
     await world.begin(handle)
     await seen(world, platform, handle, JobState.RUNNING, recorder=recorder)
@@ -81,7 +81,7 @@ async def seen_as(
     what: str,
     recorder: Recorder | None = None,
 ) -> Observation:
-    """The first report on a job that is `what`. A watching adapter has to wake us for it."""
+    """The first report on a job that is `what`. A watching adapter must wake us for it."""
     recorder = recorder or world.recorder
     last: Observation | None = None
     try:
@@ -103,7 +103,7 @@ async def seen_as(
 async def finish(
     world: World, platform: Platform[Any], handles: Sequence[JobHandle], recorder: Recorder | None = None
 ) -> None:
-    """Ends the running jobs: each reports a result of its own, ends well, and is SUCCEEDED, with that result alone."""
+    """Ends the running jobs: each reports its own result, succeeds, and is SUCCEEDED with only that result."""
     for number, handle in enumerate(handles):
         if Feature.RESULTS not in world.absent:
             await world.report(handle, result_line(number))
@@ -117,19 +117,19 @@ async def finish(
 async def check_results(
     world: World, handle: JobHandle, lines: Sequence[str], recorder: Recorder | None = None
 ) -> None:
-    """Asserts that these lines are the results of a job, and that there are no others."""
+    """Asserts that these lines are the only results of a job."""
     async with asyncio.timeout(world.patience_s):
         found = await world.arrived(handle, len(lines), recorder or world.recorder)
     assert found == list(lines)
 
 
 def result_line(number: int) -> str:
-    """A final result, as it stands in an outbox."""
+    """A final result, as in an outbox."""
     return json.dumps({"type": "final", "value": number})
 
 
 async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
-    """The runner's report of the job's end, as soon as it is there."""
+    """The runner's report of the job's end, as soon as it exists."""
     async with asyncio.timeout(world.patience_s):
         while handle.job_name not in world.recorder.ends:
             world.recorder.news.clear()
@@ -139,7 +139,7 @@ async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
 
 
 async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
-    """Calls again while the platform is unavailable: some connect when they are entered, some a moment later."""
+    """Repeats while the platform is unavailable: some connect when they are entered, some a moment later."""
     async with asyncio.timeout(world.patience_s):
         while True:
             try:
@@ -149,9 +149,9 @@ async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def unavailable(world: World, call: Callable[[], Awaitable[object]]) -> object:
-    """Calls again until the platform is unavailable: an outage may be noticed a moment later.
+    """Repeats until the platform is unavailable: an outage may be noticed a moment later.
 
-    Reports in which all jobs are unreachable, as of a machine among others, will do. Answers the error or the reports.
+    Reports in which all jobs are unreachable, as of one machine, count too. Returns the error or the reports.
     """
     async with asyncio.timeout(world.patience_s):
         while True:
@@ -175,7 +175,7 @@ _OF_LOOPS = ("asyncio_", "uvloop_")
 
 
 def leftovers() -> frozenset[str]:
-    """The leftovers of an adapter in this process now, a line for each, the same as long as it lives: tasks, threads,
+    """The present leftovers of an adapter in this process, a line for each, constant over its life: tasks, threads,
     open files and connections. Linux only."""
     tasks = [f"task {task.get_name()}" for task in asyncio.all_tasks()]
     # a loop's own executor keeps its threads
@@ -184,11 +184,11 @@ def leftovers() -> frozenset[str]:
 
 
 async def new_leftovers(before: frozenset[str], patience_s: float) -> frozenset[str]:
-    """Leftovers that were not there before, once there are none or `patience_s` have passed: closing takes a moment."""
+    """New leftovers, once there are none or `patience_s` have passed: closing takes a moment."""
     for _ in range(int(patience_s / _LOOK_AGAIN_S)):
         if not leftovers() - before:
             break
-        await asyncio.sleep(_LOOK_AGAIN_S)  # nothing tells when a descriptor is closed
+        await asyncio.sleep(_LOOK_AGAIN_S)  # no event reports a closed descriptor
     return leftovers() - before
 
 
@@ -197,6 +197,6 @@ def _descriptors() -> list[str]:
     for number in os.listdir("/proc/self/fd"):
         try:
             found.append(f"descriptor {number} {os.readlink(f'/proc/self/fd/{number}')}")
-        except FileNotFoundError:  # the one that lists
+        except FileNotFoundError:  # the descriptor of the listing
             continue
     return found

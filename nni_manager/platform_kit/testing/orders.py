@@ -1,4 +1,4 @@
-"""Leads trials that run elsewhere: each asks for its next order over HTTP, and brings the answer to the last one."""
+"""Controls trials that run elsewhere: each asks for its next order over HTTP, and returns the answer to the last."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nni_manager.platform_kit.testing.middlebox import some_turns, stop_acceptin
 class _Job:
     orders: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     answers: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    #: Every process that has asked so far.
+    #: Number of processes that have asked so far.
     runs: set[str] = field(default_factory=set)
 
 
 class Orders:
-    """Between `open_orders` and its end. The address gives control over a trial, so it has a secret in it."""
+    """Open within `open_orders`. The address gives control over a trial, so it contains a secret."""
 
     def __init__(self, host: str, patience_s: float) -> None:
         self._host = host
@@ -35,11 +35,11 @@ class Orders:
         return f"python3 led_job.py http://{self._host}:{self._port}/{self._secret}/{job_name}"
 
     async def starts(self, job_name: str) -> int:
-        """How many processes of this job have asked for orders."""
+        """The number of processes of this job that have asked for orders."""
         return len(self._job(job_name).runs)
 
     async def tell(self, job_name: str, order: str) -> Any:
-        """The answer, when it is done; None for one that ends it."""
+        """The answer, when it is done; None for an order that ends the process."""
         job = self._job(job_name)
         job.orders.put_nowait(order)
         if order.startswith("exit"):
@@ -59,7 +59,7 @@ class Orders:
             if secrets.compare_digest(secret, self._secret):
                 await _send(writer, self._next(self._job(name), body))
         except (OSError, ValueError, asyncio.IncompleteReadError):
-            pass  # a trial that was killed, or a stranger
+            pass  # a killed trial, or a stranger
         finally:
             writer.close()
 
@@ -67,7 +67,7 @@ class Orders:
         job.runs.add(str(body["run"]))
         if body["answer"] is not None:
             job.answers.put_nowait(body["answer"])
-        if job.orders.empty():  # no request is kept waiting: an open connection would look like one of the adapter's
+        if job.orders.empty():  # no request waits: an open connection would look like one of the adapter's
             return ""
         order = job.orders.get_nowait()
         job.orders.task_done()
@@ -79,14 +79,14 @@ class Orders:
 
 @asynccontextmanager
 async def open_orders(host: str, port: int, patience_s: float) -> AsyncIterator[Orders]:
-    """`host`: how trials reach this machine; `port`: 0 is any."""
+    """`host`: this machine's address for trials; `port`: 0 is any."""
     orders, tasks = Orders(host, patience_s), set[asyncio.Task[None]]()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(orders.serve(reader, writer))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
-        task.add_done_callback(lambda _: writer.close())  # also where it was cancelled before it began
+        task.add_done_callback(lambda _: writer.close())  # also if it was cancelled before it began
 
     server = await asyncio.start_server(accept, host if host == "127.0.0.1" else None, port)
     orders.listens_at(server.sockets[0].getsockname()[1])

@@ -1,8 +1,7 @@
 """Every promise of `platform_kit.contract` as a test; a test's docstring gives the number of its item.
 
-Here is what is promised of jobs; of the service they run on, in `service_contract`.
-
-An item that a platform does without is skipped with the world's own sentence. With pytest-asyncio in any mode.
+This module tests promises about jobs, `service_contract` those about the service. A test whose feature the platform
+lacks is skipped with the world's reason. Works with pytest-asyncio in any mode.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
 
 _MANY = 100
-#: The number of these jobs that run: a hundred real processes at a time say no more.
+#: Number of these jobs that run: a hundred real processes would prove no more.
 _SOME = 5
 _GRACE_S = 1.0
-#: Turns of the loop after which submissions are cut off, those of one test.
+#: Turns of the loop after which submissions are cancelled, for one test.
 _CUTS = ((0, 1, 2, 3), (5, 10, 100, 1000))
 
 
@@ -58,7 +57,7 @@ class PlatformContract(ServiceContract):
     """The contract's tests for one platform: inherit, and override `make_world`."""
 
     def make_world(self, directory: Path) -> World:
-        """The world of one test. `directory`: empty, and this test's own."""
+        """The world of one test. `directory`: empty, and only for this test."""
         raise NotImplementedError
 
     @pytest_asyncio.fixture
@@ -107,7 +106,7 @@ class PlatformContract(ServiceContract):
             report = await seen(world, platform, handle, *_FINAL)
             assert report.state is JobState.SUCCEEDED
             assert report.exit_code in (0, None)
-            assert (await platform.observe([handle]))[handle] == report  # as often as one asks
+            assert (await platform.observe([handle]))[handle] == report  # at every call
 
     async def test_a_pending_job_is_seen_as_such(self, world: World) -> None:
         """Item 3: a pending job is reported as pending."""
@@ -130,8 +129,8 @@ class PlatformContract(ServiceContract):
             assert reports.keys() == set(handles)
 
     async def test_removed_job_is_lost_and_left_quietly_as_an_ended_one(self, world: World) -> None:
-        """Items 6 and 10: a job removed behind our back is lost; cancelling and forgetting what has ended or is not
-        there is quiet."""
+        """Items 6 and 10: a job removed by others is lost; cancelling and forgetting ended or missing jobs is
+        ignored."""
         needs(world, Feature.VANISH)
         async with world.make() as platform:
             gone, ended = await running(world, platform, "a"), await running(world, platform, "b")
@@ -143,7 +142,7 @@ class PlatformContract(ServiceContract):
             await platform.cancel([ended], _GRACE_S)
             await platform.cancel([gone], _GRACE_S)
             again = await seen(world, platform, ended, *_ENDED)
-            assert replace(again, started_ms=report.started_ms, ended_ms=report.ended_ms) == report  # told anew
+            assert replace(again, started_ms=report.started_ms, ended_ms=report.ended_ms) == report  # reported again
             await platform.forget([ended, gone])
             await platform.forget([ended, gone])
 
@@ -173,7 +172,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, handle, *_ENDED)
 
     async def test_wrong_credentials_are_refused_and_not_shown(self, world: World) -> None:
-        """Item 8: wrong credentials are named, and no text shows them."""
+        """Item 8: wrong credentials are reported, and no text shows them."""
         needs(world, Feature.CREDENTIALS)
         with pytest.raises(BadCredentials) as refused:
             async with world.make_unauthorised() as platform:
@@ -191,7 +190,7 @@ class PlatformContract(ServiceContract):
             await seen(world, platform, other, JobState.RUNNING)
 
     async def test_leaving_lets_jobs_run_and_end(self, world: World) -> None:
-        """Item 11: jobs run on when the adapter is left; one that ends meanwhile is seen later."""
+        """Item 11: jobs continue when the adapter is exited; an end meanwhile is seen later."""
         async with world.make() as platform:
             handle, ended = await running(world, platform, "a"), await running(world, platform, "b")
         await world.end(ended, 0)
@@ -203,7 +202,7 @@ class PlatformContract(ServiceContract):
 
     @pytest.mark.parametrize("cuts", _CUTS, ids=str)
     async def test_a_submission_cut_off_leaves_no_second_job(self, world: World, cuts: tuple[int, ...]) -> None:
-        """Item 12: a submission that is cut off leaves no second job."""
+        """Item 12: a cancelled submission leaves no second job."""
         async with world.make() as platform:
             await running(world, platform, "a")  # it is connected now
             for turns in cuts:
@@ -262,7 +261,7 @@ class PlatformContract(ServiceContract):
 
     async def test_nothing_is_left_after_leaving(self, world: World) -> None:
         """Item 16: nothing is left after leaving."""
-        world.job("a")  # what the world opens for it is the world's own
+        world.job("a")  # files that the world opens for it belong to the world
         before = leftovers()
         async with world.make() as platform:
             handle = await running(world, platform, "a")
@@ -351,8 +350,8 @@ async def _check_what_it_sees(world: World, handle: JobHandle, spec: JobSpec) ->
 
 
 def _collect_cut_connections() -> None:
-    """Closes connections that HTTP libraries lost: anyio 4, which httpx connects by, forgets one whose making is
-    cancelled at the moment when it is made."""
+    """Closes connections that HTTP libraries lost: anyio 4, which httpx uses, forgets a connection if connecting is
+    cancelled at the moment of its completion."""
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
 

@@ -1,4 +1,4 @@
-"""The scheduler's side of an adapter, as far as an adapter can see it: it records every call."""
+"""The scheduler's side of an adapter, as far as an adapter can see it: records every call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.platform_kit.contract import Delivery, Host
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveredLines:
-    """Lines of an outbox between two byte offsets, as they were handed over."""
+    """Lines of an outbox between two byte offsets, as delivered."""
 
     job_name: str
     outbox: str
@@ -30,19 +30,19 @@ class DeliveredLines:
 
 
 class Recorder:
-    """A scheduler that takes results as the store does: once, in order, nothing left out."""
+    """A scheduler that accepts results like the store: once, in order, without gaps."""
 
     def __init__(self, experiment_id: str = "contract", connections: Connections | None = None) -> None:
         self.experiment_id = experiment_id
-        #: Shared by instances; a world that restarts makes new ones.
+        #: Shared by instances; a world that restarts creates new ones.
         self.connections = connections or Connections()
-        #: Names of the jobs that `wake` was called with.
+        #: Names of the jobs for which `wake` was called.
         self.woken: list[str] = []
         #: Set by every `wake`.
         self.news = asyncio.Event()
-        #: Every call of `deliver`, whatever became of it.
+        #: Every call of `deliver`, with any result.
         self.handed_over: list[DeliveredLines] = []
-        #: Awaited before a chunk is stored; may be exchanged for something slow or something that raises.
+        #: Awaited before a chunk is stored; may be replaced by something slow or raising.
         self.before_storing: Callable[[DeliveredLines], Awaitable[None]] = _go_on
         #: The experiment's folder, and its packed code; set by worlds of adapters that use them.
         self.folder = Path("no-folder")
@@ -60,7 +60,7 @@ class Recorder:
         self._offsets: dict[str, dict[str, int]] = {}
 
     def other(self, experiment_id: str) -> Recorder:
-        """The recorder of another experiment of the same daemon, in a folder beside this one's, with the same code."""
+        """The recorder of another experiment of the same daemon, in a folder next to this one's, with the same code."""
         other = Recorder(experiment_id, self.connections)
         other.folder, other.code_archive = self.folder.with_name(experiment_id), self.code_archive
         return other
@@ -83,27 +83,27 @@ class Recorder:
         )
 
     def accept(self, handle: JobHandle) -> JobHandle:
-        """Notes that a job is followed from now on; answers its argument."""
+        """Notes that a job is followed from now on; returns its argument."""
         self._accepted.add(handle.job_name)
         return handle
 
     def lines(self, job_name: str, outbox: str) -> list[str]:
-        """The lines of an outbox that are stored so far."""
+        """The stored lines of an outbox."""
         return self._lines.get(job_name, {}).get(outbox, [])
 
     async def until_lines(self, job_name: str, outbox: str, count: int) -> list[str]:
-        """The lines of an outbox, as soon as so many are stored. Bounded by the test's own time limit."""
+        """The lines of an outbox, as soon as that number is stored. Bounded by the test's time limit."""
         while len(self.lines(job_name, outbox)) < count:
             self._stored.clear()
             await self._stored.wait()
         return self.lines(job_name, outbox)
 
     def offset(self, job_name: str, outbox: str) -> int:
-        """The bytes of an outbox that are stored so far."""
+        """The number of stored bytes of an outbox."""
         return self._offsets.get(job_name, {}).get(outbox, 0)
 
     def lose(self, job_name: str, outbox: str) -> None:
-        """Loses what is stored of an outbox."""
+        """Loses the stored lines of an outbox."""
         self._lines.get(job_name, {}).pop(outbox, None)
         self._offsets.get(job_name, {}).pop(outbox, None)
 
@@ -129,9 +129,9 @@ class Recorder:
         container: str = "",
         outboxes: Mapping[str, int] | None = None,
     ) -> None:
-        """Registers a container as the store does: the newest container counts.
+        """Registers a container like the store: the newest container counts.
 
-        Offsets begin at 0 again where it found less than is stored.
+        Offsets restart at 0 if it found less than is stored.
         """
         known = self.containers.setdefault(job_name, [])
         if container and container in known[:-1]:

@@ -1,6 +1,6 @@
-"""Tests of a training service as a whole: it goes away, fills up, hangs, is shared and is cleaned.
+"""Tests of a training service as a whole: outages, no room, hanging, sharing and cleaning.
 
-The other half of the suite; see `platform_contract`, which inherits it.
+The second part of the suite; `platform_contract` inherits it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from nni_manager.platform_kit.testing.world import Feature, World
 
 _NONCE = "0123456789abcdef"
 _GRACE_S = 1.0
-#: Seconds after which a question without an answer is given up here.
+#: Seconds after which an unanswered call is cancelled here.
 _GIVEN_UP_S = 0.3
-#: Seconds that leaving may take, as the scheduler has it.
+#: Maximum seconds for exiting, as in the scheduler.
 _EXIT_S = 10.0
 _LOOK_AGAIN_S = 0.02
 #: A command with known results.
@@ -52,18 +52,18 @@ class ServiceContract:
     """The contract's tests of a training service as a whole; inherit `PlatformContract`, which has the rest."""
 
     async def test_entering_during_an_outage_works_after_it(self, world: World) -> None:
-        """Item 18: an adapter that was entered during an outage is well after it."""
+        """Item 18: an adapter that was entered during an outage works after it."""
         needs(world, Feature.OUTAGE)
         async with world.make() as platform:
             handle = await running(world, platform, "a")
         await world.restart()
-        world.job("b")  # what the world opens for it is the world's own
+        world.job("b")  # files that the world opens for it belong to the world
         before, platform = leftovers(), world.make()
         await world.start_outage()
         if is_entered := await _enters(platform):
             await unavailable(world, lambda: platform.observe([handle]))
         else:
-            assert await new_leftovers(before, 2.0) == frozenset(), "it is tried again with nothing left of this"
+            assert await new_leftovers(before, 2.0) == frozenset(), "a retry finds no leftovers"
         await world.end_outage()
         if not is_entered:
             await insist(world, platform.__aenter__)
@@ -76,7 +76,7 @@ class ServiceContract:
             await platform.__aexit__(None, None, None)
 
     async def test_unreachable_machine_does_not_stop_the_other(self, world: World) -> None:
-        """Item 19: one machine cannot be reached, and the other goes on."""
+        """Item 19: one machine is unreachable, and the other continues."""
         needs(world, Feature.MACHINES)
         async with world.make_on_machines() as platform:
             cut_off, other = await running(world, platform, "a"), await running(world, platform, "b")
@@ -96,7 +96,7 @@ class ServiceContract:
             await finish(world, platform, [cut_off])
 
     async def test_no_room_is_answered_until_there_is_room(self, world: World) -> None:
-        """Item 20: where there is no room, no job is taken until there is."""
+        """Item 20: without room, no job is accepted."""
         needs(world, Feature.ROOM)
         async with world.make() as platform:
             first, spec = await running(world, platform, "a"), world.job("b")
@@ -112,14 +112,14 @@ class ServiceContract:
             await seen(world, platform, first, JobState.RUNNING)
             world.recorder.woken.clear()
             await world.end_shortage()
-            handle = await taken(world, platform, spec)  # where room is told of, this waits for being woken
+            handle = await taken(world, platform, spec)  # if the adapter reports room, this waits for the wake-up
             platform.want(0)
             await world.begin(handle)
             assert await world.count(handle.job_name) == 1
             await finish(world, platform, [first, handle])
 
     async def test_wait_reason_is_reported_and_updated(self, world: World) -> None:
-        """Item 21: the reason for which a job waits is reported, and reported again when it changes."""
+        """Item 21: the reason why a job waits is reported, and reported again when it changes."""
         needs(world, Feature.WAIT_REASONS)
         told: list[Wait] = []
         async with world.make() as platform:
@@ -143,7 +143,7 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_questions_without_an_answer_cost_nothing(self, world: World) -> None:
-        """Item 22: questions without an answer cost nothing: the scheduler gives up in time, and asks again."""
+        """Item 22: unanswered calls cost nothing: the scheduler cancels and repeats them."""
         needs(world, Feature.HANG)
         async with world.make() as platform:
             handle, over = await running(world, platform, "a"), await running(world, platform, "b")
@@ -161,7 +161,7 @@ class ServiceContract:
             await finish(world, platform, [handle, other])
 
     async def test_leaving_works_while_nothing_answers(self, world: World) -> None:
-        """Item 22: an adapter can be left also while nothing is answered."""
+        """Item 22: an adapter can be exited while no call is answered."""
         needs(world, Feature.HANG)
         world.job("a")
         before, platform = leftovers(), world.make()
@@ -186,8 +186,8 @@ class ServiceContract:
             await finish(world, platform, [handle])
 
     async def test_foreign_job_of_the_same_name_is_left_alone(self, world: World) -> None:
-        """Item 23: a foreign job under the same name is left alone: it is not taken for ours, whether the
-        platform allows a second job of the name or not."""
+        """Item 23: a foreign job with the same name is not touched or mistaken for ours, whether or not the platform
+        allows a second job of that name."""
         needs(world, Feature.LOST_ANSWERS, Feature.FOREIGN_JOBS)
         spec = dataclasses.replace(world.job("b"), nonce=_NONCE)
         async with world.make() as platform:
@@ -217,12 +217,12 @@ class ServiceContract:
                 assert one.job_name != two.job_name
                 assert world.sessions_seen <= world.max_sessions
                 await finish(world, first, [one])
-            await finish(world, second, [two], recorder)  # which goes on without the first
+            await finish(world, second, [two], recorder)  # continues without the first
         assert [await world.count(handle.job_name) for handle in (one, two)] == [1, 1]
         assert one.job_name not in recorder.told_ends and two.job_name not in world.recorder.told_ends
 
     async def test_experiments_on_a_connection_share_its_pace(self, world: World) -> None:
-        """Item 24: experiments on one connection keep one pace."""
+        """Item 24: experiments on one connection share one rate limit."""
         needs(world, Feature.SHARED_CONNECTION, Feature.PACE)
         recorder, (calls, per_s) = world.recorder.other("neighbour"), world.pace
         async with world.make() as first, world.make_of(recorder) as second:
@@ -231,12 +231,12 @@ class ServiceContract:
             before = len(world.calls_seen)
             await asyncio.gather(_ask_for(2.5 * per_s, first, one), _ask_for(2.5 * per_s, second, two))
             moments = sorted(world.calls_seen)
-            assert len(moments) > before, "they were asked"
+            assert len(moments) > before, "calls were made"
         busiest = max(sum(start <= moment < start + per_s for moment in moments) for start in moments)
-        assert busiest <= calls + 1, "and one that was on its way for longer"
+        assert busiest <= calls + 1, "and one call that took longer"
 
     async def test_forgetting_and_closing_leave_nothing(self, world: World) -> None:
-        """Item 25: nothing of an experiment is there after all was forgotten and closed."""
+        """Item 25: an experiment leaves nothing after all jobs were forgotten and it was closed."""
         needs(world, Feature.TRACES)
         async with world.make() as platform:
             ended, stopped = await running(world, platform, "a"), await running(world, platform, "b")
@@ -251,7 +251,7 @@ class ServiceContract:
             await _until_gone(world, world.recorder.experiment_id)
 
     async def test_cleaning_ends_and_removes_what_is_left(self, world: World) -> None:
-        """Item 25: cleaning ends and removes what is left, by an instance that was not entered, long after."""
+        """Item 25: cleaning ends and removes leftovers, with an instance that was not entered, long after."""
         needs(world, Feature.TRACES)
         async with world.make() as platform:
             ended, runs = await running(world, platform, "a"), await running(world, platform, "b")
@@ -267,7 +267,7 @@ class ServiceContract:
         await _until_gone(world, world.recorder.experiment_id)
 
     async def test_cleaning_at_work_ends_the_jobs_that_are_named_and_no_others(self, world: World) -> None:
-        """Item 25: an instance that was entered ends the jobs that it is told, and keeps what its others need."""
+        """Item 25: an instance that was entered ends only the given jobs, and keeps what others need."""
         async with world.make() as platform:
             given_up, runs = await running(world, platform, "a"), await running(world, platform, "b")
             await insist(world, lambda: platform.clean([given_up.job_name]))
@@ -302,7 +302,7 @@ class ServiceContract:
             await check_results(world, handle, [result_line(0)])
 
     async def test_job_cancelled_by_a_user_is_reported_as_cancelled(self, world: World) -> None:
-        """Item 27: a job that a person cancelled is reported as cancelled."""
+        """Item 27: a job that a user cancelled is reported as cancelled."""
         needs(world, Feature.PORTAL)
         async with world.make() as platform:
             assert platform.capabilities.has_portal
@@ -337,7 +337,7 @@ def _questions(
 
 
 async def _give_up(ask: Callable[[], Awaitable[object]]) -> object:
-    """The answer to a question, if it comes soon, as from memory; None: given up, or refused as unavailable."""
+    """The result of a call, if it comes soon, as from memory; None: cancelled, or refused as unavailable."""
     with suppress(TimeoutError, PlatformUnavailable):
         async with asyncio.timeout(_GIVEN_UP_S):
             return await ask()
@@ -349,18 +349,18 @@ async def _repeated(world: World, platform: Platform[Any], spec: JobSpec) -> Job
     await world.lose_answer()
     with pytest.raises(PlatformUnavailable) as lost:
         await platform.submit(spec)
-    assert not lost.value.refused, "it may have been taken"
+    assert not lost.value.refused, "it may have been accepted"
     return await run(world, platform, dataclasses.replace(spec, is_repeat=True))
 
 
 async def _ask_for(seconds: float, platform: Platform[Any], handle: JobHandle) -> None:
-    """Observes a job for so many seconds, again as soon as it is answered."""
+    """Observes a job for a number of seconds, repeatedly."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while True:
                 with suppress(PlatformUnavailable):
                     await platform.observe([handle])
-                await asyncio.sleep(0.001)  # one that answers from memory would not let others run
+                await asyncio.sleep(0.001)  # an answer from memory does not yield
 
 
 async def _until_gone(world: World, experiment_id: str) -> None:
@@ -373,7 +373,7 @@ async def _until_gone(world: World, experiment_id: str) -> None:
 
 
 async def _check_posted_once(world: World, platform: Platform[Any]) -> None:
-    """Asserts that the results of only one replica are taken where replicas post."""
+    """Asserts that only one replica's results are accepted, if replicas post."""
     with fake_listener() as listener:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))
         await seen(world, platform, handle, JobState.SUCCEEDED)
@@ -381,6 +381,6 @@ async def _check_posted_once(world: World, platform: Platform[Any]) -> None:
 
 
 def _check_told(world: World, sentence: str) -> None:
-    """Asserts that a sentence is one that a person may read: not empty, without secrets."""
+    """Asserts that a sentence is suitable for users: not empty, without secrets."""
     assert sentence.strip()
     assert [secret for secret in world.secrets if secret in sentence] == []

@@ -1,6 +1,6 @@
 """The config section of `adl` (AdaptDL). Values arrive canonical, see `platform_kit.section_model`.
 
-NNI has it in its first format alone; the names here are those of the other platforms.
+NNI has this section only in its first format; the field names here are those of the other platforms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFo
 
 
 class PullSecret(Part):
-    """A Secret of the cluster with the login of a registry."""
+    """A Secret of the cluster with the login for a registry."""
 
     name: Subdomain = Field(description="Name of the Secret in the namespace.")
 

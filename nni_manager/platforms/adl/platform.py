@@ -1,4 +1,4 @@
-"""The adapter of AdaptDL: trials run as its jobs, and adaptive ones get more or fewer replicas while they run."""
+"""The adapter of AdaptDL: trials run as AdaptDLJobs; adaptive ones gain and lose replicas while they run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.platforms.adl.states import report
 class AdlPlatform(KubernetesPlatform[AdlConfig]):
     """The adapter of `adl`: one AdaptDLJob for every attempt.
 
-    Adaptive ones are started again by their scheduler, from checkpoints.
+    AdaptDL's scheduler restarts adaptive jobs from checkpoints.
     """
 
     @classmethod
@@ -42,8 +42,8 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
         found = await secrets_there(cluster, self.config.secret_names)
         if self.config.checkpoint is not None:
             if not await cluster.may("create", CLAIMS):
-                sentence = f"we may not create persistentvolumeclaims in namespace {cluster.namespace}"
-                fix = "have create granted, or leave checkpoint out"
+                sentence = f"the account may not create persistentvolumeclaims in namespace {cluster.namespace}"
+                fix = "ask for the right to create them, or remove checkpoint"
                 found.append(PreflightFinding(Severity.WRONG, f"rights: {CLAIMS.plural}", sentence, fix))
             found += await storage_class_there(cluster, self.config.checkpoint.storage_class)
         return found
@@ -76,7 +76,7 @@ _KIND = Kind(
 
 
 def role(spec: JobSpec, config: AdlConfig) -> Role:
-    """The only role of an AdaptDLJob: its rank 0 reports. Its GPUs are those of one replica."""
+    """The only role of an AdaptDLJob; its rank 0 reports. Its GPUs are those of one replica."""
     return Role(
         name="main",
         count=1,
@@ -91,14 +91,14 @@ def role(spec: JobSpec, config: AdlConfig) -> Role:
 
 
 def claim_name(name: str) -> str:
-    """The name of the volume claim for the checkpoints of the job `name`."""
+    """The name of the volume claim for the checkpoints of job `name`."""
     return f"{name}-checkpoint"
 
 
 def job(
     spec: JobSpec, config: AdlConfig, pods: PodSettings, labels: Mapping[str, str], secret: str, name: str
 ) -> Object:
-    """The AdaptDLJob of an attempt: its `spec` alone."""
+    """The AdaptDLJob of an attempt: only its `spec`."""
     template = pod_template(spec, role(spec, config), pods, labels, secret, is_alone=not config.adaptive)
     whole = merged(template, _volumes(template, config, name), CONTAINER)
     replicas = {} if config.adaptive else {"minReplicas": 1, "maxReplicas": 1}
@@ -106,7 +106,7 @@ def job(
 
 
 def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
-    """Additions to the pod template: volumes for checkpoints, which outlive a pod, and mounts of the section."""
+    """Additions to the pod template: checkpoint volumes, which outlive pods, and the section's mounts."""
     container = template["spec"]["containers"][0]
     volumes, mounts = list(template["spec"]["volumes"]), list(container["volumeMounts"])
     source: Object = {"emptyDir": {}}
@@ -123,7 +123,7 @@ def _volumes(template: Object, config: AdlConfig, name: str) -> Object:
 
 
 def claim(wanted: Checkpoint, job: Object) -> Object:
-    """The claim of the volume of checkpoints, which goes with its job."""
+    """The claim of the checkpoint volume. It is deleted with its job."""
     meta = job["metadata"]
     return {
         "apiVersion": "v1",

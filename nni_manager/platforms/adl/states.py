@@ -1,4 +1,4 @@
-"""The phases of an AdaptDLJob as job states. A running job may go back to Pending: it is being given other nodes."""
+"""The phases of an AdaptDLJob as job states. A running job that moves to other nodes goes back to Pending."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BODY = "HTTP response body: "
 
 
 def report(job: Object) -> Observation:
-    """The report on an AdaptDLJob as the API gives it. `group` counts the times that pods were made: the first is 0."""
+    """The report on an AdaptDLJob as the API returns it. `group` counts the creations of its pods, from 0."""
     status: dict[str, Any] = job.get("status") or {}
     phase = str(status.get("phase") or "Pending")
     state = PHASES.get(phase, JobState.UNKNOWN)
@@ -44,8 +44,7 @@ def report(job: Object) -> Observation:
 
 
 def _short(message: str) -> str:
-    """The server's own sentence in the text of an exception with all headers of an answer; other messages as they
-    are."""
+    """The server's sentence, without the headers that an exception's text contains; other messages unchanged."""
     _, found, body = message.partition(_BODY)
     try:
         told = json.loads(body) if found else None

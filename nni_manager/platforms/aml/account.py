@@ -1,5 +1,4 @@
-"""The wire of Azure Machine Learning: its workspace in Azure Resource Manager, one method per call; and
-the tokens of Microsoft Entra that it is shown."""
+"""The calls to Azure Machine Learning, one method each, and the tokens of Microsoft Entra that authorize them."""
 
 from __future__ import annotations
 
@@ -23,9 +22,9 @@ _SECRET_VARIABLES = ("AZURE_CLIENT_SECRET", "AZURE_PASSWORD", "AZURE_CLIENT_CERT
 
 
 class Tokens:
-    """Tokens by azure-identity, which is imported on first use.
+    """Tokens from azure-identity, which is imported on first use.
 
-    `authority`: host of a sovereign cloud's Entra; empty: the public one.
+    `authority`: host of a sovereign cloud's Entra; empty: the public cloud's.
     """
 
     def __init__(self, authority: str) -> None:
@@ -46,8 +45,8 @@ class Tokens:
             secrets = SecretTexts(*filter(None, map(os.environ.get, _SECRET_VARIABLES)))
             first = secrets.shown(str(error).strip().partition("\n")[0], _MOST_WORDS)
             raise BadCredentials(
-                f"Azure gives no token: {first}; run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
-                " AZURE_CLIENT_SECRET where the manager runs"
+                f"Azure issued no token: {first}; run `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and"
+                " AZURE_CLIENT_SECRET for the manager"
             ) from None
 
     async def close(self) -> None:
@@ -57,9 +56,9 @@ class Tokens:
 
 
 API_VERSION = "2025-12-01"
-#: Calls a second, and at once: a fair share of Azure's buckets (reads 250, 25 a second; writes 200, 10 a second).
+#: Calls a second, and burst: a fair share of Azure's limits (reads 250, 25 a second; writes 200, 10 a second).
 PACES: Mapping[str, tuple[float, int]] = {"read": (5.0, 50), "write": (3.0, 30)}
-#: Pages of a list that are read; jobs that are further down are asked for one by one.
+#: Number of list pages to read; jobs on later pages are queried individually.
 _MOST_PAGES = 20
 
 
@@ -95,10 +94,10 @@ class AmlAccount(WebAccount):
             await self.ask("GET", "", params=_VERSION, signature=signature, pace="read")
         except Refused as error:
             fields = "subscriptionId, resourceGroup and workspaceName"
-            raise BadCredentials(f"Azure ML: {error.words}; look at {fields}, and at your rights there") from error
+            raise BadCredentials(f"Azure ML: {error.words}; check {fields}, and your rights there") from error
 
     async def signed_anew(self) -> bool:
-        await self._tokens.close()  # which forgets the refused one
+        await self._tokens.close()  # drops the refused token
         await self.refreshed()
         return True
 
@@ -110,7 +109,7 @@ class AmlAccount(WebAccount):
             return "", response.text
 
     async def refreshed(self) -> None:
-        """Renews the signature: a token lasts for an hour, and azure-identity caches a valid one."""
+        """Renews the signature. A token lasts an hour, and azure-identity caches valid tokens."""
         self.signature = await self.signature_of("")
 
     async def put(self, path: str, body: Json) -> Any:
@@ -132,7 +131,7 @@ class AmlAccount(WebAccount):
             raise
 
     async def jobs(self, tag: str) -> Mapping[str, Any]:
-        """The jobs by their names, of all that have this tag, whatever its value."""
+        """All jobs that have this tag, with any value, by name."""
         await self.refreshed()
         found: dict[str, Any] = {}
         params: Mapping[str, str] = {**_VERSION, "tag": tag, "jobType": "Command", "listViewType": "ActiveOnly"}

@@ -1,10 +1,10 @@
-"""Assets of the workspace that all trials share: the code, by its content, and an environment for the image. Each put
-once.
+"""Workspace assets that all trials share: the code, identified by its content, and an environment for the image.
 
-Two experiments may put the same code at once. Each uploads it to an address of its own, and the service keeps the first
-one's: an asset's path cannot be changed. As its version is the hash of what it holds, the first one's is as good.
+Each asset is created once. Two experiments may create the same code asset at the same time: each uploads to its own
+address, and the service keeps the first, as an asset's path cannot change. Its version is the hash of its content, so
+either upload is correct.
 
-`Blobs` is the workspace's blob container, through which jobs and we exchange files: a few calls of its REST API.
+`Blobs` is the workspace's blob container, through which jobs and the manager exchange files.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Assets:
         self._config = config
         self._code = code
         self._putting = asyncio.Lock()
-        #: Archive → the asset's id.
+        #: Archive → id of its asset.
         self._known: dict[Path, str] = {}
 
     async def put(self, account: AmlAccount, blobs: Blobs) -> str:
-        """The code asset's id, after the environment exists, too. Raises SubmitRejected, PlatformUnavailable."""
+        """Id of the code asset; the environment exists, too. Raises SubmitRejected, PlatformUnavailable."""
         archive = await packed(self._code)
         async with self._putting:
             if archive not in self._known:
@@ -71,7 +71,7 @@ class Assets:
 
 
 async def _put_or_find(account: AmlAccount, path: str, properties: Json) -> None:
-    """Creates an asset, or keeps one that was created meanwhile. Raises Refused where neither exists."""
+    """Creates an asset, or keeps one that exists by now. Raises Refused if neither is possible."""
     try:
         await account.put(path, {"properties": properties})
     except Refused:
@@ -83,12 +83,12 @@ _SLOT = {"pendingUploadType": "TemporaryBlobReference"}
 
 
 def _places(slot: Any) -> tuple[str, str]:
-    """The address of the code, and the same address with the right to write there."""
+    """The address of the code, and the same address with write permission."""
     try:
         reference = slot["blobReferenceForConsumption"]
         return str(reference["blobUri"]), str(reference["credential"]["sasUri"])
     except (KeyError, TypeError):
-        raise PlatformUnavailable("Azure ML gives no place for the code; it is asked again", refused=True) from None
+        raise PlatformUnavailable("Azure ML returned no upload address for the code; retrying", refused=True) from None
 
 
 _TIMEOUT_S = 30.0
@@ -97,7 +97,7 @@ _MOST_WORDS = 300
 
 
 class Blobs:
-    """The workspace's blob container. `url`: its address, without a slash at its end. `transport`: for tests."""
+    """The workspace's blob container. `url`: its address, without a trailing slash. `transport`: for tests."""
 
     def __init__(self, url: str, tokens: Tokens, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._url = url
@@ -111,13 +111,13 @@ class Blobs:
         await self._ask("PUT", f"{self._url}/{quote(name)}", headers={"x-ms-blob-type": "BlockBlob"}, content=data)
 
     async def upload(self, place: str, data: bytes) -> None:
-        """Writes a blob at an address that says by itself that we may."""
+        """Writes a blob at an address that includes the permission to write."""
         headers = {"x-ms-blob-type": "BlockBlob", "x-ms-version": _VERSION}
         signature = parse_qs(urlsplit(place).query).get("sig", [""])[0]
         await self._send("PUT", place, headers=headers, content=data, secret=signature)
 
     async def read(self, name: str, start: int, limit: int) -> bytes:
-        """At most `limit` bytes of a blob from `start` on; empty: its end, or no such blob."""
+        """At most `limit` bytes of a blob from `start` on; empty: its end, or the blob does not exist."""
         headers = {"Range": f"bytes={start}-{start + limit - 1}"}
         response = await self._ask("GET", f"{self._url}/{quote(name)}", headers=headers, quiet=(404, 416))
         if response.status_code in (404, 416):
@@ -125,7 +125,7 @@ class Blobs:
         return (response.content if response.status_code == 206 else response.content[start:])[:limit]
 
     async def sizes(self, prefix: str) -> Mapping[str, int]:
-        """The sizes in bytes of all blobs with a name that begins with `prefix`, by name."""
+        """Sizes in bytes of all blobs whose names begin with `prefix`, by name."""
         found: dict[str, int] = {}
         marker = ""
         while True:
@@ -134,7 +134,7 @@ class Blobs:
             try:
                 tree = ElementTree.fromstring(response.content)  # noqa: S314 - expat bounds what entities grow to
             except ElementTree.ParseError:
-                raise PlatformUnavailable("the workspace's storage answers with something that is no list") from None
+                raise PlatformUnavailable("the workspace's storage did not answer with a list of blobs") from None
             for blob in tree.iter("Blob"):
                 size = blob.findtext("Properties/Content-Length") or "0"
                 found[blob.findtext("Name") or ""] = int(size) if size.isdigit() else 0
@@ -172,18 +172,18 @@ class Blobs:
         quiet: tuple[int, ...] = (),
         secret: str = "",
     ) -> httpx.Response:
-        """`secret`: by which the call is let in, and which no sentence shows."""
+        """`secret`: grants access; never part of a message."""
         try:
             response = await self._client.request(method, url, headers=headers, params=params or None, content=content)
         except httpx.HTTPError as error:
             raise PlatformUnavailable(
-                f"the workspace's storage cannot be reached ({type(error).__name__})", refused=True
+                f"the workspace's storage is unreachable ({type(error).__name__})", refused=True
             ) from None
         if response.is_success or response.status_code in quiet:
             return response
         words = (
             SecretTexts(secret).shown(response.text, _MOST_WORDS)
             if response.status_code != 403
-            else "give yourself Storage Blob Data Contributor"
+            else "assign yourself the role Storage Blob Data Contributor"
         )
-        raise PlatformUnavailable(f"the workspace's storage answers {response.status_code}: {words}", refused=True)
+        raise PlatformUnavailable(f"the workspace's storage answered {response.status_code}: {words}", refused=True)

@@ -1,4 +1,4 @@
-"""The job of an attempt as Azure ML wants it, and the files that its container starts with."""
+"""The job of an attempt as Azure ML expects it, and the files that start its container."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from nni_manager.platforms.aml.config import AmlConfig
 from nni_manager.shared_storage.mounted_storage import variables_of
 from trial_runner import protocol
 
-#: Name of the output by which the container sees the attempt's folder.
+#: Name of the output that is the attempt's folder in the container.
 _OUTPUT = "nni"
-#: Variable that tells jobs of one name apart. A second PUT may change tags; one with another variable is refused.
+#: Variable that distinguishes jobs of one name. A second PUT may change tags, but not variables.
 _NONCE = "NNI_MANAGER_NONCE"
 _DATASTORE = "workspaceblobstore"
 VARIABLES_FILE = "variables.sh"
 START_FILE, RUNNER_FILE, CODE_FILE = "nni-start.sh", "nni-runner.pyz", "nni-code.tar.gz"
-#: The script in the code asset, the same for all trials. Its argument: the attempt's folder on the workspace's storage.
+#: The script in the code asset, shared by all trials. Argument: the attempt's folder on the workspace's storage.
 START = f"""\
 folder=$1
 if ! . "$folder/{VARIABLES_FILE}"; then
-    echo "$folder holds nothing of ours: the job does not see the workspace's storage" >&2
+    echo "$folder has no start files: the job does not see the workspace's storage. Check its datastore." >&2
     exit {protocol.EXIT_USAGE}
 fi
 if ! command -v python3 >/dev/null; then
-    echo "there is no python3 in this image; take one that has Python 3.7 or newer" >&2
+    echo "This image has no python3. Use an image with Python 3.7 or newer." >&2
     exit {protocol.EXIT_USAGE}
 fi
 export {protocol.ENV_SYSTEM_DIR}="$folder" {protocol.ENV_CODE_DIR}="$PWD/nni-code" {protocol.ENV_PIECES}=1
@@ -39,7 +39,7 @@ exec python3 {RUNNER_FILE}
 
 
 def tag_of(experiment_id: str) -> str:
-    """The tag of an experiment's jobs, in its name: the service finds tags by their names."""
+    """The tag of an experiment's jobs. The id is in the tag's name, as the service finds tags by name."""
     return f"nni-exp-{experiment_id}"
 
 
@@ -49,13 +49,13 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 
 def is_ours(job: Any, spec: JobSpec) -> bool:
-    """Whether a job of that name is this one."""
+    """Whether a job with that name belongs to this attempt."""
     found = _tags_of(job)
     return all(found.get(name) == value for name, value in tags(spec).items())
 
 
 def name_of(job: Any) -> str:
-    """Our name of a listed job; empty: it has none."""
+    """Our name of a listed job; empty: it is not ours."""
     return str(_tags_of(job).get("nni-job", ""))
 
 
@@ -74,9 +74,9 @@ def variables(spec: JobSpec) -> str:
 
 
 def creation(config: AmlConfig, spec: JobSpec, *, resource: str, code: str, folder: str) -> Json:
-    """The body that creates a job: the same every time, as a job cannot be changed.
+    """The body that creates a job. It never varies, as a job cannot be changed.
 
-    `code`: the asset; `folder`: the blobs' prefix.
+    `code`: id of the asset; `folder`: prefix of the blobs.
     """
     token = spec.runner_environment.get(protocol.ENV_TOKEN)
     secrets: Mapping[str, str] = {protocol.ENV_TOKEN: token} if token else {}

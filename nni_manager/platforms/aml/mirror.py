@@ -1,12 +1,11 @@
-"""A mirror of the runners' files: copied from the workspace's storage to a folder of this machine, where `pull` reads
-it.
+"""A local copy of the runners' files on the workspace's storage, which `pull` reads.
 
-Only files that grew are read. The runner's report of the end is copied last, after the files that it refers to.
+Only files that grew are copied. The runner's final report is copied last, after the files that it refers to.
 
-An output is uploaded when it is closed. Of what its command holds open the runner copies pieces, which it closes::
+Azure ML uploads an output file when it is closed. The runner therefore copies files that are open into pieces::
 
-    ATTEMPT/stdout                       whole, once the command has ended
-    ATTEMPT/pieces/CONTAINER/stdout/N    while it runs: its bytes from N times PIECE_BYTES on
+    ATTEMPT/stdout                       the whole file, after the command has ended
+    ATTEMPT/pieces/CONTAINER/stdout/N    while it runs: PIECE_BYTES from offset N * PIECE_BYTES
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ _PREFIX = f"{protocol.PIECES_FOLDER}/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFile:
-    """A log or an outbox. `whole`: its size in bytes under its own name; None: it is not uploaded yet."""
+    """A log or an outbox. `whole`: size in bytes of the complete upload; None: not uploaded yet."""
 
     name: str
     whole: int | None
-    #: Number of a piece → (its name, its bytes).
+    #: Number of a piece → (its name, its size in bytes).
     pieces: Mapping[int, tuple[str, int]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """The bytes that can be read."""
+        """Number of bytes that can be read."""
         ends = (number * protocol.PIECE_BYTES + size for number, (_, size) in self.pieces.items())
         return max(self.whole or 0, *ends, 0)
 
     def source(self, start: int) -> tuple[str, int] | None:
-        """The blob that has the byte `start`, and where in it; None: none has."""
+        """The blob that contains the byte `start`, and the offset in it; None: there is none."""
         if start < (self.whole or 0):
             return self.name, start
         number, offset = divmod(start, protocol.PIECE_BYTES)
@@ -54,7 +53,7 @@ class HeldFile:
 
 
 def container_in(registration: bytes) -> str:
-    """The id of the container in a registration; empty: it has none."""
+    """The container id in a registration; empty: it has none."""
     try:
         found = json.loads(registration).get("container")
     except (ValueError, AttributeError, RecursionError):
@@ -76,21 +75,21 @@ def pieces_of(sizes: Mapping[str, int], container: str) -> dict[str, dict[int, t
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at an attempt: while something happens, and at most.
+#: Seconds between two checks of an attempt: while files change, and at most.
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 1.0, 15.0
 _GROWTH = 1.5
-#: Bytes read at a time, and most bytes of a runner's report.
+#: Bytes per read, and maximum size of a runner's report.
 _PIECE_BYTES = 8 * 2**20
 _REPORT_BYTES = 2**20
 
 
-#: The end of a copy that has no more room.
-_TOO_LONG = "\n[nni_manager: this log is longer than maxLogSize; all of it is {} on the workspace's storage]\n"
+#: The end of a copy that reached the limit.
+_TOO_LONG = "\n[nni_manager: this log exceeds maxLogSize; the complete log is {} on the workspace's storage]\n"
 
 
 @dataclass(slots=True, kw_only=True)
 class _MirroredJob:
-    #: The prefix of its blobs' names, with a slash at its end.
+    #: Prefix of its blobs' names, with a trailing slash.
     prefix: str
     folder: Path
     next_at: float
@@ -102,14 +101,14 @@ class Mirror:
     """The mirror of one experiment's runners. `run` copies until it is cancelled; `sync` copies at once."""
 
     def __init__(self, blobs: Blobs, most_log_bytes: int) -> None:
-        """`most_log_bytes`: copied of each log of an attempt; the rest stays on the workspace's storage."""
+        """`most_log_bytes`: limit for the copy of each log; the rest stays on the workspace's storage."""
         self._blobs = blobs
         self._most_log_bytes = most_log_bytes
         self._attempts: dict[str, _MirroredJob] = {}
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, prefix: str, folder: Path) -> None:
-        """Begins to copy the files of a job. Idempotent."""
+        """Starts copying the files of a job. Idempotent."""
         if job_name not in self._attempts:
             now = asyncio.get_running_loop().time()
             self._attempts[job_name] = _MirroredJob(prefix=f"{prefix}/", folder=folder, next_at=now)
@@ -138,17 +137,17 @@ class Mirror:
     async def _look(self, job_name: str) -> None:
         attempt = self._attempts.get(job_name)
         if attempt is None:
-            return  # it was forgotten in this moment
+            return  # forgotten meanwhile
         try:
             has_news = await self.sync(job_name)
         except (PlatformError, OSError) as error:
-            log.warning("what job %s left on the workspace's storage cannot be read now: %s", job_name, error)
+            log.warning("files of job %s on the workspace's storage cannot be read now: %s", job_name, error)
             has_news = False
         attempt.wait_s = SHORTEST_WAIT_S if has_news else min(LONGEST_WAIT_S, _GROWTH * attempt.wait_s)
         attempt.next_at = asyncio.get_running_loop().time() + attempt.wait_s
 
     async def sync(self, job_name: str) -> bool:
-        """Copies new parts of a job's files; answers whether there were any. Quiet for a job that is not followed.
+        """Copies new parts of a job's files; returns whether there were any. Ignores jobs that are not followed.
 
         Raises PlatformError and OSError.
         """
@@ -167,8 +166,8 @@ class Mirror:
             return registered or ended or any(grown)
 
     async def _take_registration(self, attempt: _MirroredJob, sizes: Mapping[str, int]) -> bool:
-        """Copies a new registration. After a change of the container all files are read from the beginning, as
-        those of the old one may have been longer."""
+        """Copies a new registration. A new container's files are read from the beginning: the old ones may have been
+        longer."""
         known = await asyncio.to_thread(_container, attempt.folder)
         is_another = any(name.split("/")[1] != known for name in sizes if name.startswith(_PREFIX))
         if not is_another and not _is_new(attempt.folder / protocol.RUNNER_FILE, sizes.get(protocol.RUNNER_FILE)):
@@ -177,7 +176,7 @@ class Mirror:
         if known and container_in(data) not in ("", known):
             await asyncio.to_thread(shutil.rmtree, attempt.folder, ignore_errors=True)
         elif known and is_another:
-            return False  # pieces of one that is gone
+            return False  # pieces of an earlier container
         if data:
             await asyncio.to_thread(write_private, attempt.folder / protocol.RUNNER_FILE, data)
         return bool(data)
@@ -190,13 +189,13 @@ class Mirror:
         is_log = file.name in protocol.LOG_FILES
         most = min(file.size, self._most_log_bytes) if is_log else file.size
         if have > most:
-            return False  # with the sentence
+            return False  # the copy ends with _TOO_LONG
         await asyncio.to_thread(_append, path, b"")
         while have < most and (source := file.source(have)) is not None:
             blob, start = source
             piece = await self._blobs.read(attempt.prefix + blob, start, min(_PIECE_BYTES, most - have))
             if not piece:
-                break  # it went in this moment
+                break  # deleted meanwhile
             await asyncio.to_thread(_append, path, piece)
             have += len(piece)
         if have == most < file.size:
@@ -219,7 +218,7 @@ def _is_new(path: Path, size: int | None) -> bool:
 
 
 def _container(folder: Path) -> str:
-    """The container of the copied registration; empty: none was copied."""
+    """The container of the copied registration; empty: nothing was copied."""
     try:
         return container_in((folder / protocol.RUNNER_FILE).read_bytes())
     except OSError:
@@ -227,7 +226,7 @@ def _container(folder: Path) -> str:
 
 
 def _is_read(name: str) -> bool:
-    """Whether a name is that of a file that runners write, and leads out of no folder."""
+    """Whether runners write files of this name, and the name stays inside its folder."""
     is_plain = all(part not in ("", ".", "..") for part in PurePosixPath(name).parts) and not name.startswith("/")
     return is_plain and (name in protocol.LOG_FILES or is_outbox(name))
 

@@ -1,7 +1,7 @@
-"""The adapter of Azure Machine Learning: trials run as its command jobs, one job for each attempt.
+"""The adapter of Azure Machine Learning: each attempt is one command job.
 
-Code is an asset named by its content. The attempt's folder is an output on the workspace's storage, which the container
-mounts: runners report to the manager where they reach it, else their files there are copied here and read.
+Code is an asset identified by its content. The attempt's folder is an output on the workspace's storage, mounted in the
+container. Runners push reports if they reach the manager; otherwise this adapter copies their files and reads those.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from nni_manager.web_services.account import Refused, WebLease
 from nni_manager.web_services.jobs import UnlistedJobs, all_of, name_of, names_of
 from trial_runner import protocol
 
-#: Seconds that copying a job's files may take after its end.
+#: Seconds allowed for copying a job's files after its end.
 _READ_PATIENCE_S = 10.0
 _SLOW_POLL_S = 20.0
-#: For users with jobs that cannot mount shared storage.
-_OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in the workspace's own container"
+#: For users whose jobs cannot mount shared storage.
+_OTHERWISE = "or remove sharedStorage; jobs can then store files in the workspace's own container"
 
 
 class AmlPlatform(OnSharedStorage[AmlConfig]):
-    """The adapter of `aml`: the service is asked for the states of jobs again and again."""
+    """The adapter of `aml`, which polls the service for job states."""
 
-    #: The transport of tests; None: httpx's own.
+    #: Transport used in tests; None: httpx's own.
     transport: ClassVar[httpx.AsyncBaseTransport | None] = None
 
     in_containers = True
-    #: The key of another kind would lie where all of the workspace read.
+    #: Any other credential would be readable by everyone with access to the workspace.
     mounts: ClassVar[frozenset[str]] = frozenset({"NFS"})
-    instead_of_shared_storage: ClassVar[str] = "let jobs keep what they leave in the workspace's own container"
+    instead_of_shared_storage: ClassVar[str] = "let jobs store files in the workspace's own container"
     capabilities = Capabilities(
         watches=False,
         reads_files=True,
@@ -74,7 +74,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         self._blobs: Blobs | None = None
         self._mirror: Mirror | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        #: Names of jobs that were forgotten after the end of their runner.
+        #: Names of jobs that were forgotten after their runner's end.
         self._left: set[str] = set()
 
     def _tokens(self) -> Tokens:
@@ -116,8 +116,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         return self
 
     async def _connect(self) -> None:
-        """Opens the workspace's storage, at the address that the workspace gives. Raises PlatformUnavailable,
-        BadCredentials."""
+        """Opens the workspace's storage. Raises PlatformUnavailable, BadCredentials."""
         store = await self._lease.call(lambda account: account.get("datastores/workspaceblobstore"))
         told = (store or {}).get("properties") or {}
         if not told.get("containerName"):
@@ -144,7 +143,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         try:
             return await self._submit(spec)
         except Refused as error:
-            raise SubmitRejected(f"Azure ML refuses the job: {error}") from None
+            raise SubmitRejected(f"Azure ML refused the job: {error}") from None
 
     async def _submit(self, spec: JobSpec) -> JobHandle:
         storage = self._storage
@@ -161,12 +160,12 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
             taken = await self._put(name, body)
             if jobs.is_ours(taken, spec):
                 return JobHandle(platform="aml", version=1, job_name=spec.name, data=name, link=states.link(taken))
-        raise SubmitRejected(f"the workspace has other jobs called {' and '.join(names_of(spec, '-'))}; rename those")
+        raise SubmitRejected(f"the workspace has other jobs named {' and '.join(names_of(spec, '-'))}; rename those")
 
     async def _put(self, name: str, body: Json) -> Any:
-        """The job of that name, created or found; a found one may be foreign. The same body twice is the same job.
+        """The job of that name, created or found; a found one may be foreign. Repeating the call returns the same job.
 
-        Azure ML refuses another body under the same name.
+        Azure ML refuses a different body under the same name.
         """
         try:
             return await self._lease.call(lambda account: account.put(f"jobs/{name}", body))
@@ -182,15 +181,15 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         return self._blobs
 
     def _prefix(self, job_name: str) -> str:
-        """The prefix of the names of an attempt's blobs."""
+        """Prefix of the names of an attempt's blobs."""
         return f"nni-experiments/{self.host.experiment_id}/{attempt_directory_of(job_name)}"
 
-    # Looking
+    # Observing
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         for task in self._tasks:
             if task.done():
-                task.result()  # a fault of ours, which must not go unseen
+                task.result()  # raises a bug's exception
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
             missing = [handle for handle in handles if name_of(handle) not in listed]
@@ -204,13 +203,13 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
 
     def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
         if job is None and handle not in asked:
-            return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+            return Observation(state=JobState.UNKNOWN)  # a later round queries it
         if job is None and (job := asked[handle]) is None:
-            return Observation(state=JobState.LOST, message="Azure ML does not know the job any more")
+            return Observation(state=JobState.LOST, message="the job no longer exists in Azure ML")
         return self._with_what_is_read(handle, states.job_report(job))
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report to give: an end is held back until the job's files are read."""
+        """The report to return: the end is held back until the job's files have been read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"
         mirror.follow(name, self._prefix(name), self._folder(name))
@@ -225,7 +224,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         return running if is_seen else report
 
     def _folder(self, job_name: str) -> Path:
-        """The folder of this machine to which a job's files on the storage are copied."""
+        """The local folder for copies of a job's files on the storage."""
         return self.host.folder / self.host.service / attempt_directory_of(job_name)
 
     async def _read(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
@@ -241,9 +240,9 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         await self._cancel([name_of(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
-        """Cancels jobs that still run and forgets all.
+        """Cancels running jobs and forgets all of them.
 
-        They stay in the studio, and outputs on the storage: they are their user's.
+        They stay in the studio, and their outputs on the storage: both belong to the user.
         """
         await self._collect(handles)
         over = {name_of(one) for one in handles if (self._folder(one.job_name) / protocol.EXIT_FILE).exists()}
@@ -261,7 +260,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         await super().close()
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        """Cancels these jobs, when it was entered; else all of the experiment's, whose files are removed, too."""
+        """Cancels these jobs if entered; otherwise cancels all of the experiment's jobs and removes their files."""
         async with self._lease.entered():
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
             if self._tasks:
@@ -282,13 +281,13 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         await all_of(map(self._cancel_one, names))
 
     async def _cancel_one(self, name: str) -> None:
-        """Cancels a job. Quiet for an ended or unknown one."""
+        """Cancels a job. Ignores jobs that have ended or do not exist."""
         found = await self._lease.call(lambda account: account.get(f"jobs/{name}"))
         status = str(((found or {}).get("properties") or {}).get("status") or "")
         if found is None or states.job_state(status).is_final or status == "CancelRequested":
             return
         try:
             await self._lease.call(lambda account: account.post(f"jobs/{name}/cancel"))
-        except Refused as error:  # it ended in that moment, or the next round sees that it did not
+        except Refused as error:  # it has just ended; if not, the next round reports it
             if error.status not in (400, 404, 409):
-                raise PlatformUnavailable(f"Azure ML does not cancel {name}: {error}") from None
+                raise PlatformUnavailable(f"Azure ML did not cancel {name}: {error}") from None

@@ -1,4 +1,4 @@
-"""The preflight of `aml`: whether jobs could run, with a token, the workspace, the cluster and the datastores."""
+"""The preflight of `aml`: checks token, workspace, cluster and datastores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Get = Callable[[str], Awaitable[Any | None]]
 
 
 async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
-    """Findings about token, workspace, cluster and datastores. `get`: asks the workspace."""
+    """Findings about token, workspace, cluster and datastores. `get`: calls the workspace."""
     try:
         found = await get(f"computes/{config.compute_target}")
         workspace = await get("")
@@ -31,14 +31,12 @@ async def look(config: AmlConfig, get: Get) -> list[PreflightFinding]:
         ]
     mode = ((workspace or {}).get("properties") or {}).get("systemDatastoresAuthMode")
     if str(mode or "").lower() == "identity" and config.identity is None:
-        sentence = f"datastores of workspace {config.workspace_name} take identities alone, and jobs would have none"
+        sentence = f"datastores of workspace {config.workspace_name} only accept identities, and jobs have none"
         return [PreflightFinding(Severity.WRONG, "identity", sentence, _IDENTITIES)]
-    return [
-        PreflightFinding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} are there")
-    ]
+    return [PreflightFinding(Severity.FINE, "Azure ML", f"workspace and compute target {config.compute_target} exist")]
 
 
 _IDENTITIES = (
-    "set identity to UserIdentity, or to Managed where the cluster has an identity; give it Storage Blob Data"
-    " Contributor on the workspace's storage account"
+    "set identity to UserIdentity, or to Managed if the cluster has an identity; assign Storage Blob Data"
+    " Contributor on the workspace's storage account to it"
 )

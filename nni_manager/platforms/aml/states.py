@@ -4,21 +4,21 @@
 status           here        when
 ===============  ==========  ==============================================================
 NotStarted       PENDING     accepted
-Starting         PENDING     a cluster is looked for
-Provisioning     PENDING     nodes are started
+Starting         PENDING     the service looks for a cluster
+Provisioning     PENDING     nodes are starting
 Preparing        PENDING     the image is built or pulled
 Queued           PENDING     waits for nodes
-Paused           PENDING     its queue is
+Paused           PENDING     its queue is paused
 Running          RUNNING     the command runs
 Finalizing       RUNNING     outputs are stored
 CancelRequested  RUNNING     a stop was requested
-NotResponding    RUNNING     not heard of; it may come back
+NotResponding    RUNNING     it does not respond, but may come back
 Completed        SUCCEEDED   exit code 0
 Failed           FAILED      another exit code, or the service could not run it
-Canceled         CANCELLED   we, or a person in the studio
+Canceled         CANCELLED   by the manager, or by a user in the studio
 ===============  ==========  ==============================================================
 
-``Unknown``, and what is in no table, changes nothing.
+``Unknown`` and statuses that are not in the table change nothing.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ STATES: Mapping[str, JobState] = {
     "Unknown": JobState.UNKNOWN,
 }
 _WAITS: Mapping[str, tuple[WaitCode, str]] = {
-    "Provisioning": (WaitCode.UNSCHEDULABLE, "starts nodes of the cluster"),
+    "Provisioning": (WaitCode.UNSCHEDULABLE, "starts cluster nodes"),
     "Preparing": (WaitCode.IMAGE, "prepares the image"),
-    "Queued": (WaitCode.UNSCHEDULABLE, "waits for nodes of the cluster"),
-    "Paused": (WaitCode.UNSCHEDULABLE, "has paused the job"),
+    "Queued": (WaitCode.UNSCHEDULABLE, "waits for cluster nodes"),
+    "Paused": (WaitCode.UNSCHEDULABLE, "paused the job"),
 }
-#: The state that a word of the service stands for.
+#: Status of the service → job state.
 job_state = StateTable("Azure ML", STATES).state
 
 
 def job_report(job: Mapping[str, Any]) -> Observation:
-    """The report on one job as the service has it."""
+    """The report on one job as the service returns it."""
     properties = job.get("properties") or {}
     status = str(properties.get("status") or "")
     state = job_state(status)
-    code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
+    code, what = _WAITS.get(status, (WaitCode.SUBMITTED, "accepted the job"))
     wait = Wait(code=code, sentence=f"Azure ML {what} ({status})", details={"status": status})
     return Observation(
         state=state,
         native_reason=status if state in (JobState.FAILED, JobState.CANCELLED) else "",
-        message=f"Azure ML says {status}; its page has the logs of the node" if state is JobState.FAILED else "",
+        message=f"Azure ML reports {status}; see the node's logs on the job's page" if state is JobState.FAILED else "",
         wait=wait if state is JobState.PENDING else None,
         link=link(job),
         place=str(properties.get("computeId") or "").rpartition("/")[2],

@@ -1,8 +1,8 @@
-"""The wire of PAI-DLC, one method per call, and what its errors mean. The account that experiments of one access key
-share: a client, and the pace at which the service may be asked.
+"""The calls to PAI-DLC, one method each, and the meaning of its errors.
 
-The vendor publishes no limits. Reads and writes have separate paces, so that a hundred submissions do not delay the
-observation of jobs; the service's own flow control holds for both.
+Experiments with the same access key share an account: a client and a rate limit. The vendor publishes no limits. Reads
+and writes have separate limits, so that submissions do not delay observation; the service's flow control applies to
+both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.web_services.pacing import Pacing
 
-#: Jobs on a page of a list; the service may give fewer.
+#: Jobs per page of a list; the service may return fewer.
 PAGE_SIZE = 100
 _CONNECT_MS, _READ_MS = 5_000, 20_000
-#: Beginnings of the codes with which Alibaba's gateways refuse a key, whatever the status; and a right, which may be
-#: missing for one job alone.
+#: Prefixes of the codes with which Alibaba's gateways refuse a key, with any status; and of those for a missing right,
+#: which may concern a single job.
 _REFUSED_KEYS = (
     "InvalidAccessKeyId",
     "InvalidAccessKeySecret",
@@ -34,7 +34,7 @@ _REFUSED_KEYS = (
 )
 _REFUSED_RIGHTS = ("Forbidden", "NoPermission", "UserNotAuthorized")
 _THROTTLED = "Throttling"
-#: Beginnings of the codes for a signature that is too old or from the future; and the code for one that came before.
+#: Prefixes of the codes for a signature that is too old or from the future; and the code for a repeated one.
 _WRONG_TIME, _DOUBLED = ("InvalidTimeStamp", "IllegalTimestamp"), "SignatureNonceUsed"
 _MOST_WORDS = 300
 T = TypeVar("T")
@@ -42,30 +42,30 @@ Item = Mapping[str, Any]
 
 
 class DlcRefused(PlatformError):
-    """A request that the service will never carry out; of one about a job, whatever the reason is. `status`: HTTP's."""
+    """A request that the service refuses for good; for requests about a job: for any reason. `status`: HTTP's."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(f"PAI-DLC refuses it: {message} ({code})")
+        super().__init__(f"PAI-DLC refused the request: {message} ({code})")
         self.status, self.code = status, code
 
 
 class Throttled(PlatformUnavailable):
-    """A request that flow control refused, without an effect. `wait_s`: seconds to wait; 0: unknown."""
+    """A request that flow control refused and that had no effect. `wait_s`: seconds to wait; 0: unknown."""
 
     def __init__(self, wait_s: float) -> None:
-        super().__init__("PAI-DLC's flow control refuses calls for a moment; they are made again", refused=True)
+        super().__init__("PAI-DLC's flow control refused a call; retrying soon", refused=True)
         self.wait_s = wait_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     jobs: Sequence[Item]
-    #: The number of jobs on all pages.
+    #: Number of jobs on all pages.
     total: int
 
 
 class DlcClient:
-    """One method per call of the official SDK, which is imported with the first client: it takes a quarter of a second.
+    """One method per call of the official SDK, which is imported with the first client (0.25 s).
 
     Its methods raise DlcRefused, Throttled, BadCredentials and PlatformUnavailable.
     """
@@ -113,7 +113,7 @@ class DlcClient:
         return Page(jobs=jobs, total=int(answer.get("TotalCount") or 0))
 
     async def get_job(self, id: str) -> Item | None:
-        """The job of an id; None: there is no such job. The service may answer another refusal for it, too."""
+        """The job with an id; None: it does not exist. The service may also answer with a refusal."""
         request = self._models.GetJobRequest(need_detail=False)
         try:
             found: Item = await self._call(
@@ -136,13 +136,12 @@ class DlcClient:
         return found[0] if found else None
 
     async def _call(self, call: Callable[[], Awaitable[Any]], *, is_about_a_job: bool = False) -> Any:
-        """The body of an answer as the service wrote it. `is_about_a_job`: a missing right does not refuse the access
-        key."""
+        """The service's raw response body. `is_about_a_job`: a missing right does not refuse the access key."""
         try:
             answer = await call()
             return answer.body.to_map()
         except Exception as error:
-            raise self._translated(error, is_about_a_job) from None  # the SDK's own holds requests, and signatures
+            raise self._translated(error, is_about_a_job) from None  # the SDK's own holds requests and signatures
 
     def _translated(self, error: Exception, is_about_a_job: bool) -> PlatformError:
         code = str(getattr(error, "code", "") or "")
@@ -151,33 +150,33 @@ class DlcClient:
         if status == 429 or code.startswith(_THROTTLED):
             return Throttled(float(getattr(error, "retry_after", 0) or 0) / 1000)
         if code.startswith(_REFUSED_KEYS) or status == 401:
-            return BadCredentials(f"PAI-DLC refuses accessKeyId or accessKeySecret: {text}; give others")
+            return BadCredentials(f"PAI-DLC refuses the access key: {text}; correct accessKeyId and accessKeySecret")
         if not is_about_a_job and (status == 403 or code.startswith(_REFUSED_RIGHTS)):
             return BadCredentials(
-                f"PAI-DLC does not let the access key do it: {text}; look at workspaceId and its rights"
+                f"PAI-DLC refused an operation of the access key: {text}; check workspaceId and the key's rights"
             )
         if status == 409 and not is_about_a_job:
-            return PlatformUnavailable(f"PAI-DLC is busy with something else: {text} ({code})", refused=True)
+            return PlatformUnavailable(f"PAI-DLC is busy: {text} ({code})", refused=True)
         if (passing := _passing(code, text)) is not None:
             return passing
         if 400 <= status < 500 and status != 408:
             return DlcRefused(status, code, text)
-        return PlatformUnavailable(f"PAI-DLC cannot be asked: {text or code}", refused=_is_unsent(error))
+        return PlatformUnavailable(f"PAI-DLC is unreachable: {text or code}", refused=_is_unsent(error))
 
 
 def _passing(code: str, text: str) -> PlatformUnavailable | None:
-    """The outage that a refused signature stands for; None: the signature was good, or the key is not."""
+    """The outage that a refused signature indicates; None: the signature is valid, or the key is not."""
     if code.startswith(_WRONG_TIME):
-        sentence = f"PAI-DLC finds the time of this machine's clock wrong: {text}; set the clock"
+        sentence = f"PAI-DLC rejects the time of this machine's clock: {text}; set the clock"
         return PlatformUnavailable(sentence, refused=True)
-    if code == _DOUBLED:  # sent on twice by a proxy, say: the first may have been carried out
-        return PlatformUnavailable(f"PAI-DLC got a request twice: {text}", refused=False)
+    if code == _DOUBLED:  # for example repeated by a proxy; the first may have had an effect
+        return PlatformUnavailable(f"PAI-DLC received a request twice: {text}", refused=False)
     return None
 
 
 def _is_unsent(error: BaseException | None) -> bool:
     """Whether no connection was made, so that the call had no effect."""
-    import aiohttp  # the SDK's own
+    import aiohttp  # a dependency of the SDK
 
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -188,18 +187,18 @@ def _is_unsent(error: BaseException | None) -> bool:
     return False
 
 
-#: Calls a second, and how many may come at once first.
+#: Calls a second, and burst.
 READS_A_SECOND, READ_BURST = 2.0, 5
 WRITES_A_SECOND, WRITE_BURST = 3.0, 5
-#: Seconds after a refusal by flow control that names no time.
+#: Seconds to wait after a refusal by flow control without a time.
 _BACK_OFF_S = 5.0
-#: Seconds that a call waits for its turn.
+#: Maximum seconds that a call waits for its turn.
 _PATIENCE_S = 25.0
 Verb = Callable[[DlcClient], Awaitable[T]]
 
 
 class DlcAccount(Connection):
-    """An account of PAI-DLC; credentials are secrets of the section's access key."""
+    """An account of PAI-DLC; its credentials are the section's access key."""
 
     def __init__(self, key: str, config: DlcConfig) -> None:
         super().__init__(key)
@@ -212,8 +211,8 @@ class DlcAccount(Connection):
         client, now_ms = DlcClient(self._config, credential), self._clock()
         try:
             await self._paced(self._reads, client, lambda it: it.list_jobs(tags={}, since_ms=now_ms, page=1, size=1))
-        except DlcRefused as error:  # a foreign workspace: not even a list is allowed
-            raise BadCredentials(f"{error}; look at accessKeyId, workspaceId and region") from error
+        except DlcRefused as error:  # a foreign workspace refuses even lists
+            raise BadCredentials(f"{error}; check accessKeyId, workspaceId and region") from error
 
     async def use(self, credential: str) -> None:
         self._client = DlcClient(self._config, credential)
@@ -227,9 +226,7 @@ class DlcAccount(Connection):
     async def _paced(self, pacing: Pacing, client: DlcClient | None, verb: Verb[T]) -> T:
         assert client is not None, "a lease was admitted before"
         if not await pacing.turn_within(_PATIENCE_S):
-            raise PlatformUnavailable(
-                "PAI-DLC is asked as often as it may be; the next turn is too far away", refused=True
-            )
+            raise PlatformUnavailable("the rate limit for calls to PAI-DLC is used up; retrying soon", refused=True)
         try:
             answer = await verb(client)
         except Throttled as error:

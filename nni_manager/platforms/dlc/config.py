@@ -19,7 +19,7 @@ from nni_manager.platform_kit.section_model import (
     secret,
 )
 
-#: More at a time the platform does not run.
+#: The platform runs at most this number of jobs at a time.
 _MOST_AT_A_TIME = 3
 _SHARED_ENDPOINT = "pai-dlc-share.aliyuncs.com"
 _RESOURCE_FIELDS = ("resource_id", "cpu", "memory", "gpu", "gputype", "shared_memory")
@@ -84,7 +84,7 @@ class DlcConfig(PlatformSection):
 
     @property
     def host(self) -> str:
-        """The host at which the service is asked; empty: the region's, which the SDK knows."""
+        """Host of the service's API; empty: the region's, which the SDK knows."""
         return self.endpoint or (_SHARED_ENDPOINT if self.region == "share" else "")
 
     @field_validator("workspace_id")
@@ -102,7 +102,10 @@ class DlcConfig(PlatformSection):
     def warnings(self, experiment: Json) -> Iterator[Remark]:
         trials = self.trial_concurrency or experiment.get("trialConcurrency")
         if isinstance(trials, int) and trials > _MOST_AT_A_TIME:
-            yield "trialConcurrency", f"the platform runs at most {_MOST_AT_A_TIME} jobs at a time; others wait there"
+            yield (
+                "trialConcurrency",
+                f"the platform runs at most {_MOST_AT_A_TIME} jobs at a time; more jobs wait in its queue",
+            )
 
 
 def _resource(spec: str) -> Any:
@@ -118,10 +121,10 @@ def _check_resource(resource: Any) -> None:
         raise ValueError(f"begins with {{, but is not a mapping; write {{'resource_id': …}} with {known}")
     for name in resource:
         if name not in _RESOURCE_FIELDS:
-            raise ValueError(f"has no place for {name!r}; known here: {known}")
+            raise ValueError(f"has an unknown key {name!r}; known keys: {known}")
     if not resource.get("resource_id"):
-        raise ValueError("names no 'resource_id'; write that of the quota, or an instance type such as ecs.c6.large")
+        raise ValueError("has no 'resource_id'; add the quota's id, or write an instance type such as ecs.c6.large")
     for name in _NUMBERS:
         amount = resource.get(name, 1)
         if not str(amount).isdigit():
-            raise ValueError(f"must have a whole number as {name!r}, not {amount!r}")
+            raise ValueError(f"has {amount!r} as {name!r}; write a whole number")

@@ -1,8 +1,8 @@
-"""Ends jobs: at once on request, and after a delay where they should end by themselves.
+"""Stops jobs: immediately on request, or after a delay if they should end on their own.
 
-A job ends a moment after its runner's last report; stopped in that moment, the console would show it as stopped. So it
-is stopped only if it still runs after a while. A stop that the service refuses is repeated as long as the list has the
-job; a refusal for one job does not affect others.
+A job ends a moment after its runner's last report. Stopped in that moment, it would appear as stopped in the console.
+So it is stopped only if it still runs after the delay. A refused stop is repeated while the list has the job; a refusal
+for one job does not affect others.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from nni_manager.web_services.jobs import all_of
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds that a job has for its own end, and that the service has for carrying out a stop before it is repeated.
+#: Milliseconds for a job to end on its own, and for the service to carry out a stop before it is repeated.
 _OWN_END_MS = 60_000
 _REPEAT_MS = 30_000
-#: Refused stops of a job that no list has, after which there is no such job.
+#: Number of refused stops after which an unlisted job counts as nonexistent.
 _MOST_REFUSALS = 3
 
 Ask = Callable[[Callable[[DlcClient], Awaitable[Any]]], Awaitable[Any]]
 
 
 class Ending:
-    """The ends of one service's jobs. `read`, `write`: ask the account. `clock`: milliseconds since the epoch."""
+    """Stops the jobs of one service. `read`, `write`: call the account. `clock`: milliseconds since the epoch."""
 
     def __init__(self, read: Ask, write: Ask, clock: Clock) -> None:
         self._read, self._write, self._clock = read, write, clock
-        #: Id → when it was asked to stop.
+        #: Id → time of the stop request.
         self._told: dict[str, int] = {}
-        #: Id → until when it may end by itself.
+        #: Id → time until which it may end on its own.
         self._left: dict[str, int] = {}
         self._ended: set[str] = set()
-        #: Ids of jobs that the last list had.
+        #: Ids of jobs on the last list.
         self._listed: set[str] = set()
-        #: Id → stops of it that were refused.
+        #: Id → number of refused stops.
         self._refusals: dict[str, int] = {}
 
     async def look(self, listed: Mapping[str, Item]) -> None:
-        """Notes which of the listed jobs have ended, and stops those with no time left. Raises PlatformUnavailable."""
+        """Notes which listed jobs have ended, and stops those that are out of time. Raises PlatformUnavailable."""
         ended = {id for id, item in listed.items() if states.job_state(str(item.get("Status"))).is_final}
         self._ended |= ended
         self._listed = set(listed)
@@ -52,7 +52,7 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Releases a job that is not observed any more. `is_ending`: it ends by itself; else it is stopped.
+        """Releases a job that is no longer observed. `is_ending`: it ends on its own; otherwise it is stopped.
 
         Raises PlatformUnavailable.
         """
@@ -64,13 +64,13 @@ class Ending:
             await self.stop([id])
 
     async def finish(self) -> None:
-        """Stops jobs that were left to themselves and have not ended. Raises PlatformUnavailable."""
+        """Stops released jobs that have not ended on their own. Raises PlatformUnavailable."""
         await self.stop(list(self._left))
         self._left.clear()
 
     async def stop(self, ids: Iterable[str]) -> None:
-        """Stops jobs. Quiet for ended and unknown ones. Raises PlatformUnavailable for an undelivered stop; `look`
-        repeats a refused one."""
+        """Stops jobs. Ignores ended and unknown ones. Raises PlatformUnavailable if a stop was not delivered; `look`
+        repeats refused ones."""
         now_ms = self._clock()
         due = [id for id in ids if id not in self._ended and self._told.get(id, 0) <= now_ms - _REPEAT_MS]
         await all_of(self._stop(id) for id in due)
@@ -96,6 +96,6 @@ class Ending:
 
     def _postpone(self, id: str, error: DlcRefused) -> None:
         if id not in self._refusals:
-            log.warning("job %s could not be stopped, which is tried again while PAI-DLC lists it: %s", id, error)
+            log.warning("job %s could not be stopped; retrying while PAI-DLC lists it: %s", id, error)
         self._refusals[id] = self._refusals.get(id, 0) + 1
         self._left[id] = self._clock() + _REPEAT_MS

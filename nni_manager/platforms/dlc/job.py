@@ -1,4 +1,4 @@
-"""The job of an attempt as PAI-DLC wants it: the body of CreateJob, and the tags that identify it."""
+"""The job of an attempt as PAI-DLC expects it: the body of CreateJob, and the tags that identify it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.platforms.dlc.config import DlcConfig, UserVpc
 
 #: Tags that identify our jobs and their experiments.
 TAG_EXPERIMENT, TAG_TRIAL, TAG_JOB, TAG_NONCE = "nni_experiment", "nni_trial", "nni_job", "nni_nonce"
-#: The program that prints a replica's name; none for the first container, by what PAI-DLC tells each of its place.
+#: The program that prints a replica's name, derived from PAI-DLC's variables; empty for the first container.
 _REPLICA = """\
 import json, os
 task = json.loads(os.environ.get("TF_CONFIG") or "{}").get("task") or {}
@@ -22,14 +22,14 @@ print("" if rank == "0" else "replica-" + rank)
 
 
 def start_command(config: DlcConfig, command: Callable[[str], str]) -> str:
-    """The command of every container of the job. `command`: of `MountedStorage`, for a replica of that name."""
+    """The command of every container of the job. `command`: of `MountedStorage`, for the named replica."""
     if config.pod_count == 1:
         return command("")
     return f"replica=$(python3 -c {shlex.quote(_REPLICA)}); {command('$replica')}"
 
 
 def creation(config: DlcConfig, spec: JobSpec, command: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The body of CreateJob, without text of the user's. `secrets`: variables for the job's runner alone."""
+    """The body of CreateJob, without user text. `secrets`: variables for the job's runner only."""
     body: dict[str, Any] = {
         "DisplayName": spec.name,
         "JobType": config.job_type,
@@ -55,7 +55,7 @@ def tags(spec: JobSpec) -> dict[str, str]:
 
 
 def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
-    """Whether a listed job is this one: names are not unique."""
+    """Whether a listed job belongs to this attempt: names are not unique."""
     if item.get("DisplayName") != spec.name:
         return False
     found = _tags_of(item)
@@ -63,7 +63,7 @@ def is_ours(item: Mapping[str, Any], spec: JobSpec) -> bool:
 
 
 def name_of(item: Mapping[str, Any]) -> str:
-    """Our name of a listed job; empty: it has none."""
+    """Our name of a listed job; empty: it is not ours."""
     return str(_tags_of(item).get(TAG_JOB, ""))
 
 
@@ -72,7 +72,7 @@ def _tags_of(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def resource(config: DlcConfig) -> Mapping[str, Any] | None:
-    """The resources of a quota that the section names; None: it names an instance type."""
+    """The resources that the section requests from a quota; None: the section has an instance type."""
     if not config.ecs_spec.lstrip().startswith("{"):
         return None
     found: Mapping[str, Any] = ast.literal_eval(config.ecs_spec)
@@ -122,7 +122,7 @@ def _gibibytes(amount: object) -> str:
 
 
 def _sources(config: DlcConfig) -> list[dict[str, str]]:
-    """The data sources of a job: the NAS where the config says that it is; a bucket where its data source says."""
+    """The data sources of a job: the NAS at its configured path; a bucket at the path that its data source sets."""
     nas = {"DataSourceId": config.nas_data_source_id, "MountPath": config.container_storage_mount_point}
     bucket = config.oss_data_source_id
     return [nas] if bucket is None else [nas, {"DataSourceId": bucket}]

@@ -1,9 +1,9 @@
-"""The list of one experiment's jobs, which comes in pages, as far back as it must, and late by an unknown time;
-and what it lacks.
+"""The list of one experiment's jobs, and queries for jobs that it lacks.
 
-Jobs that are not on it are asked about one by one, some in every round. What the service answers about a job that
-there is not is documented nowhere, and a refusal may as well be about rights for this one job. So a job is gone when
-the service says 404, or when it is refused twice, in two rounds, while a whole list does not have it.
+The list has pages, is read as far back as needed, and lags by an unknown time. Jobs that it lacks are queried one by
+one, a few per round. The answer for a nonexistent job is undocumented, and a refusal may be about rights for a single
+job. So a job is gone if the service answers 404, or if it refuses two queries, in two rounds, while a complete list
+lacks the job.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from nni_manager.web_services.shared_list import SharedList
 
 log = logging.getLogger(__name__)
 
-#: Pages that are read at a time; jobs that are further down are asked for one by one.
+#: Number of pages per read; jobs on later pages are queried individually.
 _MOST_PAGES = 10
-#: Milliseconds that two clocks may differ by: the list begins so much earlier than the jobs that it is asked for.
+#: Milliseconds of tolerated clock difference: the list begins this much before the oldest job.
 _SKEW_MS = 3600 * 1000
 
 Read = Callable[[Callable[[DlcClient], Awaitable[Page]]], Awaitable[Page]]
@@ -37,19 +37,18 @@ class JobList:
         self._ask = read
         self._tags = {TAG_EXPERIMENT: experiment_id}
         self._since_ms = 0
-        #: Whether the last list had all jobs that there are, as the service counts them.
+        #: Whether the last list was complete, by the service's own count.
         self.is_complete = False
         self._shared = SharedList(self._fetch, fresh_s)
 
     async def read(self, since_ms: int, not_before_s: float = float("-inf")) -> Mapping[str, Item]:
-        """The jobs by their ids, at least those created since then (milliseconds since the epoch; the service itself
-        looks back for seven days only). `not_before_s`: see `SharedList`. Raises PlatformUnavailable and
-        BadCredentials."""
+        """The jobs by id, at least those created since then (milliseconds since the epoch; the service returns the last
+        seven days only). `not_before_s`: see `SharedList`. Raises PlatformUnavailable and BadCredentials."""
         since_ms = max(0, since_ms - _SKEW_MS)
         if since_ms < self._since_ms or not self._since_ms:
             self._since_ms, not_before_s = since_ms, asyncio.get_running_loop().time()
         elif since_ms > self._since_ms + _SKEW_MS:
-            self._since_ms = since_ms  # from the next question on
+            self._since_ms = since_ms  # from the next request on
         return await self._shared.get(not_before_s)
 
     async def close(self) -> None:
@@ -62,7 +61,7 @@ class JobList:
             page = await self._ask(_page(self._tags, since_ms, number))
             found |= {str(item["JobId"]): item for item in page.jobs if item.get("JobId")}
             if page.total > len(found) and not page.jobs and number == 1:
-                raise PlatformUnavailable("PAI-DLC counts jobs and lists none of them; it is asked again")
+                raise PlatformUnavailable("PAI-DLC counts jobs but lists none of them; retrying")
             if not page.jobs or len(found) >= page.total:
                 break
         self.is_complete = len(found) >= page.total
@@ -74,20 +73,19 @@ def _page(tags: Mapping[str, str], since_ms: int, number: int) -> Callable[[DlcC
 
 
 class RestartRecords:
-    """Records of restarts, which lists lack: a job that has failed after restarts is queried once. `ask`: asks about a
-    job by its id; raises DlcRefused, PlatformUnavailable.
+    """Records of restarts, which lists lack: a job that failed after restarts is queried once.
 
-    Only the record of a restart that failed says that the job's machines were taken away, where its reason does not.
+    `ask`: queries a job by its id; raises DlcRefused, PlatformUnavailable. If the job's reason does not say that its
+    machines were reclaimed, only the record of its failed restart does.
     """
 
     def __init__(self, ask: Callable[[str], Awaitable[Item | None]]) -> None:
         self._ask = ask
-        #: Id → the records of the job.
+        #: Id → records of the job.
         self._known: dict[str, object] = {}
 
     async def completed(self, id: str, item: Item) -> Item:
-        """The job as listed, with records of its restarts where they may say why it failed. Raises
-        PlatformUnavailable."""
+        """The listed job, with its restart records if they may explain the failure. Raises PlatformUnavailable."""
         if not _may_tell_more(item):
             return item
         if id not in self._known:
@@ -101,34 +99,34 @@ class RestartRecords:
         try:
             found: Mapping[str, object] = await self._ask(id) or {}
         except DlcRefused as error:
-            log.warning("PAI-DLC does not say how job %s was restarted: %s", id, error)
+            log.warning("PAI-DLC returned no restart records of job %s: %s", id, error)
             return ()
         return found.get("RestartRecord") or ()
 
 
 def _may_tell_more(item: Item) -> bool:
-    """Whether a job has failed after restarts (``used/most``) without a reason."""
+    """Whether a job failed after restarts (``used/most``) without a reason."""
     used = str(item.get("RestartTimes") or "").partition("/")[0]
     was_restarted = used.isdigit() and int(used) > 0
     return was_restarted and "RestartRecord" not in item and states.job_report(item, "").state is JobState.FAILED
 
 
-#: Jobs that are asked about in one round.
+#: Number of jobs to query per round.
 _MOST_QUESTIONS = 5
-#: Refusals, in as many rounds, that say that a job is gone.
+#: Number of refusals, each in another round, after which a job is gone.
 _ENOUGH = 2
 
-#: (handle) → the job, None: there is none. Raises DlcRefused and PlatformUnavailable.
+#: (handle) → the job, or None if it does not exist. Raises DlcRefused and PlatformUnavailable.
 Ask = Callable[[JobHandle], Awaitable[Item | None]]
 
 
 class MissingJobs:
-    """The jobs of one service that its list does not have. `ask`: asks about one."""
+    """The jobs of one service that its list lacks. `ask`: queries one job."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._unlisted = UnlistedJobs(_MOST_QUESTIONS)
-        #: Job name → refusals while whole lists did not have it.
+        #: Job name → number of refusals while complete lists lacked it.
         self._refusals: dict[str, int] = {}
 
     async def look(self, missing: Sequence[JobHandle], *, is_list_complete: bool) -> dict[JobHandle, Item | None]:
@@ -148,11 +146,11 @@ class MissingJobs:
         count = self._refusals.get(handle.job_name, 0) + 1
         self._refusals[handle.job_name] = count
         if count == 1:
-            log.warning("PAI-DLC does not list job %s, and says: %s", handle.job_name, error)
+            log.warning("PAI-DLC does not list job %s, and a query failed: %s", handle.job_name, error)
         return count >= _ENOUGH
 
     def seen(self, job_name: str) -> None:
-        """Notes that the list has a job."""
+        """Notes that a list contains a job."""
         self._refusals.pop(job_name, None)
 
     def forget(self, job_name: str) -> None:

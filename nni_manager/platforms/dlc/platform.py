@@ -1,7 +1,7 @@
-"""The adapter of Alibaba's PAI-DLC; a NAS that both sides mount carries files to jobs and results back.
+"""The adapter of Alibaba's PAI-DLC. A NAS that manager and jobs mount carries files in both directions.
 
-What runs is told by one list for all jobs, what they say by their runners: pushed where they reach us, else read from
-the NAS.
+One list returns the states of all jobs. Results are pushed by the runners, or read from the NAS if runners do not
+reach the manager.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from nni_manager.shared_storage.storage_folders import make_root
 from nni_manager.web_services.account import WebLease
 from trial_runner import protocol
 
-#: Our folder below the mount point, as NNI has it.
+#: Our folder below the mount point, as in NNI.
 FOLDER = "nni-experiments"
-#: Seconds that a job's files may take to appear after its end.
+#: Seconds for a job's files to appear after its end.
 _READ_PATIENCE_S = 5.0
-#: Ends that are told after that: PAI-DLC may end a job whose results are not read yet, whoever asked for it.
+#: States that are reported even later: PAI-DLC may end a job before its results are read.
 _HELD = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 _SLOW_POLL_S = 30.0
-#: Seconds for which further calls get the same list.
+#: Seconds during which calls share one list.
 _FRESH_S = 2.0
-#: Submissions under way at a time; more would only wait for their turn.
+#: Maximum number of concurrent submissions; more would only wait for the rate limit.
 _MOST_SUBMISSIONS = 20
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ class DlcPlatform(Platform[DlcConfig]):
     """The adapter of `dlc`. `clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
 
     instead_of_shared_storage: ClassVar[str] = (
-        "name a data source of PAI's, nasDataSourceId or ossDataSourceId, and where both sides have it,"
-        " localStorageMountPoint and containerStorageMountPoint"
+        "set nasDataSourceId or ossDataSourceId to a data source of PAI, and localStorageMountPoint and"
+        " containerStorageMountPoint to its paths here and in jobs"
     )
     capabilities = Capabilities(
         watches=False,
@@ -96,12 +96,12 @@ class DlcPlatform(Platform[DlcConfig]):
         self._seen: set[str] = set()
         self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
         self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))
-        #: Runners of earlier jobs did not reach us: later ones need not try.
+        #: Runners of earlier jobs did not reach the manager; later ones skip the attempt.
         self._is_out_of_reach = False
 
     @classmethod
     def connection_key(cls, config: DlcConfig) -> str:
-        """The key of the account's connection; it holds a hash of the access key's id."""
+        """The key of the account's connection. It contains a hash of the access key's id."""
         owner = hashlib.sha256(config.access_key_id.encode()).hexdigest()[:16]
         return f"dlc://{owner}@{config.endpoint or config.region}/{config.workspace_id or ''}"
 
@@ -125,7 +125,7 @@ class DlcPlatform(Platform[DlcConfig]):
 
     def room(self) -> Room:
         free = max(0, _MOST_SUBMISSIONS - self._under_way)
-        sentence = f"{self._under_way} jobs are being submitted to PAI-DLC, which is not asked more often than it likes"
+        sentence = f"{self._under_way} jobs are being submitted to PAI-DLC; its rate limit allows no more"
         return Room(free=free, why=None if free else Wait(code=WaitCode.CONCURRENCY, sentence=sentence))
 
     # Verbs
@@ -150,8 +150,8 @@ class DlcPlatform(Platform[DlcConfig]):
         return JobHandle(platform=self.config.platform, version=1, job_name=spec.name, data=data, link=link)
 
     async def _prepare(self, spec: JobSpec) -> dict[str, object]:
-        """The body of CreateJob, after everything that the job needs was put on the NAS."""
-        await asyncio.to_thread(make_root, self._mount_point, FOLDER)  # fails where the NAS is not mounted, too
+        """The body of CreateJob, after everything the job needs is on the NAS."""
+        await asyncio.to_thread(make_root, self._mount_point, FOLDER)  # also fails if the NAS is not mounted
         told = spec if not self._is_out_of_reach else dataclasses.replace(spec, runner_environment={})
         variables = variables_of(told, self.config.platform)
         folder = await self._storage.put(spec, variables, self.host.code)
@@ -161,12 +161,14 @@ class DlcPlatform(Platform[DlcConfig]):
 
     @contextmanager
     def _disk(self) -> Iterator[None]:
-        """A context that raises PlatformUnavailable where this machine's disk or the NAS cannot be used."""
+        """A context that raises PlatformUnavailable if this machine's disk or the NAS is not usable."""
         try:
             yield
         except OSError as error:
             place = error.filename or self._mount_point
-            raise PlatformUnavailable(f"{place} cannot be used: {error.strerror}; is the NAS mounted there?") from error
+            raise PlatformUnavailable(
+                f"{place} is not usable: {error.strerror}; check that the NAS is mounted there"
+            ) from error
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         listed = await self._jobs.read(min(_sent_ms(handle) for handle in handles))
@@ -186,7 +188,7 @@ class DlcPlatform(Platform[DlcConfig]):
             item = asked[handle]
             if item is None:
                 return Observation(
-                    state=JobState.LOST, native_reason="REMOVED", message="PAI-DLC does not know the job any more"
+                    state=JobState.LOST, native_reason="REMOVED", message="the job no longer exists in PAI-DLC"
                 )
         link = self._link(_id(handle))
         if item is not None:
@@ -202,19 +204,19 @@ class DlcPlatform(Platform[DlcConfig]):
         return f"https://pai-dlc.console.aliyun.com/#/jobs/detail?jobId={id}&regionId={self.config.region}"
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
-        """The report to give: an end is held back until the job's files are read."""
+        """The report to return: the end is held back until the job's files have been read."""
         told = self._folders.told(handle.job_name, report)
         self._is_out_of_reach = self._is_out_of_reach or self._folders.pull.has_started(handle.job_name)
         return told if told.state is not JobState.FAILED else self._explained(told, self._folders.here(handle.job_name))
 
     def _explained(self, report: Observation, folder: Path) -> Observation:
-        """The report on a failed job with a reason: PAI-DLC reports no exit codes. A job without any
-        files has another storage, or never began."""
+        """The report on a failed job, with a reason: PAI-DLC reports no exit codes. A job without any files mounted
+        another storage, or never started."""
         if (folder / protocol.CODE_FOLDER).exists():
             return report
         sentence = (
-            f"its container left nothing on the NAS ({report.message.rstrip('.')}): look at image, and whether "
-            f"nasDataSourceId is what is mounted at localStorageMountPoint, {self._mount_point}"
+            f"its container left no files on the NAS ({report.message.rstrip('.')}): check image, and that"
+            f" nasDataSourceId is the NAS mounted at localStorageMountPoint, {self._mount_point}"
         )
         return dataclasses.replace(report, message=sentence)
 
@@ -224,7 +226,7 @@ class DlcPlatform(Platform[DlcConfig]):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Forgets jobs, and stops those that still run.
 
-        Their page in the console and their files stay: they are the user's.
+        Their pages in the console and their files stay: both belong to the user.
         """
         for handle in handles:
             self._folders.forget(handle.job_name)
@@ -245,7 +247,7 @@ class DlcPlatform(Platform[DlcConfig]):
         await self._storage.remove_shared()
 
     async def clean(self, job_names: Sequence[str]) -> None:
-        """Ends these jobs, when it was entered; else all of the experiment's, whose files are removed, too."""
+        """Stops these jobs if entered; otherwise stops all of the experiment's jobs and removes their files."""
         async with self._lease.entered():
             sent = [await asyncio.to_thread(self._submissions.get, name) for name in job_names]
             since_ms = min((one.sent_ms for one in sent if one is not None), default=self._clock() - _MONTH_MS)
@@ -261,7 +263,7 @@ class DlcPlatform(Platform[DlcConfig]):
     # The account
 
     async def _read(self, verb: Callable[[DlcClient], Awaitable[T]]) -> T:
-        """The answer to a query; a refusal is about no job in particular, and becomes PlatformUnavailable."""
+        """The answer to a query. A refusal that concerns no single job becomes PlatformUnavailable."""
         try:
             return await self._raw_read(verb)
         except DlcRefused as error:
@@ -275,7 +277,7 @@ class DlcPlatform(Platform[DlcConfig]):
 
 
 _MONTH_MS = 31 * 24 * 3600 * 1000
-_ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC has accepted the job and does not list it yet")
+_ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="PAI-DLC accepted the job but does not list it yet")
 
 
 def _getting(id: str) -> Callable[[DlcClient], Awaitable[Item | None]]:

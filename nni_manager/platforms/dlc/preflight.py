@@ -1,4 +1,4 @@
-"""The preflight of `dlc`: whether the NAS here, the access key, the workspace and the instance type let jobs run."""
+"""The preflight of `dlc`: checks the local NAS mount, access key, workspace and instance type."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _STORAGE = "localStorageMountPoint"
 
 
 async def look(config: DlcConfig, mount_point: Path, read: Read) -> list[PreflightFinding]:
-    """Findings about the NAS and the account. `read`: asks the account."""
+    """Findings about the NAS and the account. `read`: calls the account."""
     return [await asyncio.to_thread(_storage, mount_point), await _service(config, read)]
 
 
 def _storage(folder: Path) -> PreflightFinding:
     fix = f"mount the NAS of nasDataSourceId there, or correct {_STORAGE}"
     if not folder.is_dir():
-        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} is no folder of this machine", fix)
+        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} is not a folder on this machine", fix)
     if not os.access(folder, os.W_OK | os.X_OK):
-        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} cannot be written", fix)
+        return PreflightFinding(Severity.WRONG, _STORAGE, f"{folder} is not writable", fix)
     if not any(os.path.ismount(one) for one in (folder.resolve(), *folder.resolve().parents[:-1])):
-        sentence = f"nothing is mounted at {folder}; jobs see what is there only if it is the NAS of nasDataSourceId"
+        sentence = f"nothing is mounted at {folder}; jobs see its files only if it is the NAS of nasDataSourceId"
         return PreflightFinding(Severity.WARNING, _STORAGE, sentence, fix)
-    return PreflightFinding(Severity.FINE, _STORAGE, f"{folder} is mounted and can be written")
+    return PreflightFinding(Severity.FINE, _STORAGE, f"{folder} is mounted and writable")
 
 
 async def _service(config: DlcConfig, read: Read) -> PreflightFinding:
@@ -47,18 +47,18 @@ async def _service(config: DlcConfig, read: Read) -> PreflightFinding:
         return PreflightFinding(Severity.AWAY, "PAI-DLC", str(error))
     except DlcRefused as error:
         return PreflightFinding(Severity.WRONG, "workspaceId", str(error), "correct workspaceId or region")
-    return PreflightFinding(Severity.FINE, "PAI-DLC", "the access key and the workspace are good")
+    return PreflightFinding(Severity.FINE, "PAI-DLC", "the access key and the workspace are valid")
 
 
 async def _instance_type(name: str, read: Read) -> PreflightFinding:
     found = await read(lambda client: client.find_instance_type(name))
     if found is None:
-        fix = "name one that PAI-DLC has there"
-        return PreflightFinding(Severity.WRONG, "ecsSpec", f"there is no instance type {name} in the region", fix)
+        fix = "use an instance type that PAI-DLC offers in this region"
+        return PreflightFinding(Severity.WRONG, "ecsSpec", f"the region has no instance type {name}", fix)
     if found.get("IsAvailable") is False:
         return PreflightFinding(Severity.WARNING, "ecsSpec", f"{name} is out of stock now; jobs wait for it")
-    return PreflightFinding(Severity.FINE, "PAI-DLC", f"the access key, the workspace and {name} are good")
+    return PreflightFinding(Severity.FINE, "PAI-DLC", f"the access key, the workspace and {name} are valid")
 
 
-#: Before the service began.
+#: Before the service existed.
 _ANY_TIME_MS = 1_600_000_000_000

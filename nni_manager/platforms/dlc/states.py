@@ -4,26 +4,26 @@
 status              here        when
 ==================  ==========  =======================================================================
 Creating            PENDING     accepted
-Created             PENDING     of older versions of the service
-Waiting             PENDING     of older versions
-Queued              PENDING     of older versions
+Created             PENDING     in older versions of the service
+Waiting             PENDING     in older versions
+Queued              PENDING     in older versions
 Queuing             PENDING     waits for resources
-Bidding             PENDING     spot instances are bid for
-EnvPreparing        PENDING     machines, mounts and images are prepared
-SanityChecking      PENDING     machines are tested
+Bidding             PENDING     the service bids for spot instances
+EnvPreparing        PENDING     machines, mounts and images are being prepared
+SanityChecking      PENDING     machines are being tested
 Running             RUNNING     a container runs
-Restarting          RUNNING     it is started again
-Stopping            RUNNING     it was asked to stop
-SucceededReserving  SUCCEEDED   it has ended; its machines are kept (and paid) for a while
+Restarting          RUNNING     it is restarting
+Stopping            RUNNING     a stop was requested
+SucceededReserving  SUCCEEDED   it has ended; its machines are reserved (and billed) for a while
 Succeeded           SUCCEEDED   it has ended
-Completed           SUCCEEDED   of older versions
-FailedReserving     FAILED      it has ended; its machines are kept (and paid) for a while
+Completed           SUCCEEDED   in older versions
+FailedReserving     FAILED      it has ended; its machines are reserved (and billed) for a while
 Failed              FAILED      it has ended
-Stopped             CANCELLED   stopped by us, or by a user in the console
+Stopped             CANCELLED   by the manager, or by a user in the console
 ==================  ==========  =======================================================================
 
-A job that has ended because its machines were taken away is PREEMPTED. Its sub-status says so, or the reason of its
-last status, or the record of a restart that failed; by which words, the vendor documents nowhere.
+A job that ended because its machines were reclaimed is PREEMPTED. Its sub-status, the reason of its last status, or the
+record of a failed restart shows that; the vendor does not document the texts.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _WAITS: Mapping[str, tuple[WaitCode, str]] = {
     "EnvPreparing": (WaitCode.IMAGE, "prepares machines, storage and image"),
     "SanityChecking": (WaitCode.SUBMITTED, "tests the machines"),
 }
-#: The state that a word of the service stands for.
+#: Status of the service → job state.
 job_state = StateTable("PAI-DLC", STATES).state
-#: Marks of reclaimed machines in the service's codes and sentences.
+#: Signs of reclaimed machines in the service's codes and messages.
 _TAKEN_AWAY = re.compile(r"preempt|evict|reclaim|spot.{0,20}(releas|recycl|interrupt|terminat)", re.IGNORECASE)
 
 
 def job_report(item: Mapping[str, Any], link: str) -> Observation:
-    """The report on one job as ListJobs and GetJob have it."""
+    """The report on one job as ListJobs and GetJob return it."""
     status = str(item.get("Status") or "")
     state = _state(status, item)
     return Observation(
@@ -91,8 +91,8 @@ _REASONED = (JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED)
 
 
 def _state(status: str, item: Mapping[str, Any]) -> JobState:
-    """The state of a job; PREEMPTED by the events of its end. Earlier events do not count: the service may have
-    restarted the job after them."""
+    """The state of a job; PREEMPTED if the events of its end say so. Earlier events do not count: the service may
+    have restarted the job after them."""
     state = job_state(status)
     if state is JobState.CANCELLED:
         words: Iterator[object] = iter((item.get("ReasonCode"),))
@@ -112,7 +112,7 @@ def _words_about_the_end(item: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _wait(status: str, item: Mapping[str, Any]) -> Wait:
-    code, sentence = _WAITS.get(status, (WaitCode.SUBMITTED, "has accepted the job"))
+    code, sentence = _WAITS.get(status, (WaitCode.SUBMITTED, "accepted the job"))
     reason = str(item.get("ReasonMessage") or "").strip()
     details = {"status": status, "reason": str(item.get("ReasonCode") or "")}
     return Wait(code=code, sentence=f"PAI-DLC {sentence} ({status}{': ' + reason if reason else ''})", details=details)

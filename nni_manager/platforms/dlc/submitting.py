@@ -1,8 +1,7 @@
-"""The submission of a job, once, to a service that takes the same job twice and has no name for it.
+"""Submits each job once to a service that accepts duplicates and does not know our names.
 
-What is sent is written down before, and again with the id that the answer brings. Where the second is missing the list
-is asked, which is late: a job that is not there yet may still come, so it is sent again only when the list was silent
-for longer than it ever lags.
+A submission is recorded before it is sent, and again with the id from the answer. If the second record is missing, the
+list is consulted. The list lags: a missing job may still appear, so it is sent again only after the maximum lag.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from nni_manager.web_services.account import WebLease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    #: Milliseconds since the epoch of the last time it was sent.
+    #: Time of the last submission in milliseconds since the epoch.
     sent_ms: int
-    #: Empty: its answer never came.
+    #: Empty: the answer never arrived.
     job_id: str = ""
 
 
@@ -43,7 +42,7 @@ class Submissions:
             return Submission(**json.loads(self._path(job_name).read_text()))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError):  # half a file after a loss of power: sent, at an unknown time
+        except (ValueError, TypeError):  # truncated by a power loss: sent, at an unknown time
             return Submission(sent_ms=round(self._path(job_name).stat().st_mtime * 1000))
 
     def put(self, job_name: str, submission: Submission) -> None:
@@ -56,14 +55,14 @@ class Submissions:
         return self._folder / f"{job_name}.json"
 
 
-#: Seconds after which a list that does not have a job never will; the vendor promises nothing.
+#: Seconds after which a job missing from the list counts as not submitted; the vendor guarantees nothing.
 LIST_LAG_S = 20.0
-#: Seconds between two looks at it.
+#: Seconds between two checks of the list.
 _LOOK_S = 2.0
 
 
 class Submitting:
-    """The submitting of one service of an experiment. `clock`: milliseconds since the epoch."""
+    """The submissions of one service of an experiment. `clock`: milliseconds since the epoch."""
 
     def __init__(
         self, lease: WebLease[DlcAccount], jobs: JobList, submissions: Submissions, clock: Clock, list_lag_s: float
@@ -72,7 +71,7 @@ class Submitting:
         self._clock, self._lag_s = clock, list_lag_s
 
     async def known(self, spec: JobSpec) -> Submission | None:
-        """The submission of a job that was accepted before, or is found in the list now; None: it has to be sent.
+        """The recorded submission of a job, or the one that the list has now; None: the job must be sent.
 
         Raises PlatformUnavailable.
         """
@@ -81,7 +80,7 @@ class Submitting:
             return None
         if sent is not None and sent.job_id:
             return sent
-        # without a note of it, it was not sent from this folder: one look is enough
+        # without a record it was not sent from this folder: checking once is enough
         found = await self._find(spec, sent or Submission(sent_ms=0))
         if found is not None:
             await asyncio.to_thread(self._submissions.put, spec.name, found)
@@ -92,14 +91,14 @@ class Submitting:
         before = await asyncio.to_thread(self._submissions.get, spec.name)
 
         async def create(client: DlcClient) -> str:
-            await self._note(spec.name)  # now, not when it began to wait for its turn
+            await self._note(spec.name)  # now, not when it began to wait for the rate limit
             return await client.create_job(body)
 
         try:
             id = await self._lease.call(lambda account: account.write(create))
         except (DlcRefused, BadCredentials, PlatformUnavailable) as error:
             if isinstance(error, PlatformUnavailable) and not error.refused:
-                await self._note(spec.name)  # it may have been taken until now
+                await self._note(spec.name)  # it may have been accepted until now
                 raise
             await asyncio.to_thread(self._take_back, spec.name, before)
             if isinstance(error, DlcRefused):
@@ -113,7 +112,7 @@ class Submitting:
         return submission
 
     def _take_back(self, job_name: str, before: Submission | None) -> None:
-        """Restores the earlier record of a job that was certainly not taken."""
+        """Restores the earlier record of a job that was certainly not accepted."""
         if before is None:
             self._submissions.remove(job_name)
         else:

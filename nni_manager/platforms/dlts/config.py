@@ -1,6 +1,6 @@
 """The config section of `dlts` (DLWorkspace). Values arrive canonical, see `platform_kit.section_model`.
 
-NNI has it in its first format alone; the names here are those of the other platforms.
+NNI has this section only in its first format; the field names here are those of the other platforms.
 """
 
 from __future__ import annotations

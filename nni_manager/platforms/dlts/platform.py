@@ -1,7 +1,7 @@
-"""The adapter of DLWorkspace: trials run as its jobs, one job for each attempt.
+"""The adapter of DLWorkspace: each attempt is one of its jobs.
 
-Jobs of DLWorkspace and a manager that runs there share the user's home folder: code, the trial runner and results lie
-in the experiment's folder, unless the section names other shared storage.
+Jobs and a manager that runs on DLWorkspace share the user's home folder. Code, trial runner and results are in the
+experiment's folder, unless the section sets another shared storage.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from nni_manager.shared_storage.mounted_storage import MountedStorage, variables
 from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs
 
-#: Field → variable of the manager's environment, which the service sets in its jobs.
+#: Field → variable of the manager's environment, which DLWorkspace sets in its jobs.
 _VARIABLES = {"team": "DLWS_VC_NAME", "email": "DLWS_USER_EMAIL", "password": "DLTS_JOB_TOKEN"}
-#: DLWorkspace's message for every failure to store a job, also for an id that is in use.
+#: DLWorkspace's message for every failure to store a job, including a duplicate id.
 _NOT_STORED = "Cannot add job into database"
-#: Jobs of a round that are asked about why they failed, and seconds for all of them.
+#: Number of failed jobs per round whose reason is queried, and seconds for all of them.
 _MOST_EXPLAINED, _EXPLAINED_S = 10, 5.0
 
 
@@ -39,17 +39,17 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
     """The adapter of `dlts`: it polls the dashboard and reads results from the runners' folders."""
 
     instead_of_shared_storage: ClassVar[str] = (
-        "say where both sides have the home folder that jobs share: localStorageMountPoint and"
-        " containerStorageMountPoint"
+        "set localStorageMountPoint and containerStorageMountPoint to the paths of the home folder that jobs share,"
+        " here and in jobs"
     )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
-    #: Seconds between the first and the last of several answers that lack a job, before it is lost: a query that
-    #: fails there is answered like one that finds nothing.
+    #: Seconds between the first and the last of several answers that lack a job, before it counts as lost: a failed
+    #: query looks like an empty result.
     missed_s: ClassVar[float] = 30.0
 
     def __init__(self, config: DltsConfig, host: Host) -> None:
         super().__init__(config, host)
-        #: Job name → since when no answer has had the job, by the loop's clock.
+        #: Job name → start of the period in which no answer had the job, by the loop's clock.
         self._missed: dict[str, float] = {}
 
     def _account(self) -> DltsAccount:
@@ -69,7 +69,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             if not _value(config, field):
                 raise InvalidInput(f"{field}: is required and not set; add it, or set {variable} for the manager")
         if bool(config.local_storage_mount_point) != bool(config.container_storage_mount_point):
-            raise InvalidInput("localStorageMountPoint and containerStorageMountPoint: give both, or none of them")
+            raise InvalidInput("localStorageMountPoint and containerStorageMountPoint: set both or neither")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         try:
@@ -79,14 +79,16 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             return [PreflightFinding(Severity.WRONG, "password", str(error), "correct email and password")]
         except Refused as error:
             return [
-                PreflightFinding(Severity.WRONG, "dashboard", str(error), "see that this is the address of a dashboard")
+                PreflightFinding(
+                    Severity.WRONG, "dashboard", str(error), "check that this is the address of a dashboard"
+                )
             ]
         except PlatformUnavailable as error:
             return [PreflightFinding(Severity.AWAY, "dashboard", str(error))]
 
     async def _looked(self) -> PreflightFinding:
-        """The finding on account and team. The list of teams lacks teams with an unreachable cluster, so the cluster is
-        asked about a team that is not listed."""
+        """The finding on account and team. The list of teams lacks teams whose cluster is unreachable, so an unlisted
+        team is checked with the cluster."""
         teams = await self._lease.call(lambda account: account.teams())
         email, team = _value(self.config, "email"), _value(self.config, "team")
         if team not in teams:
@@ -95,7 +97,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
             except Refused as error:
                 others = f"; teams: {', '.join(teams)}" if teams else ""
                 sentence = f"{email} is not in the team '{team}' ({error.words}){others}"
-                return PreflightFinding(Severity.WRONG, "team", sentence, "set team to one of the account's")
+                return PreflightFinding(Severity.WRONG, "team", sentence, "set team to a team of the account")
         return PreflightFinding(Severity.FINE, "dashboard", f"{email} is logged in")
 
     def _made_storage(self) -> MountedStorage:
@@ -127,7 +129,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         try:
             fault = await self._lease.call(lambda account: account.submit(made))
         except Refused as error:
-            raise SubmitRejected(f"DLWorkspace refuses the job: {error}") from None
+            raise SubmitRejected(f"DLWorkspace refused the job: {error}") from None
         if fault and await self._status(id) is None:
             if _NOT_STORED in fault:
                 raise PlatformUnavailable(f"DLWorkspace: {fault}", refused=True)
@@ -141,9 +143,9 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         try:
             return await self._lease.call(lambda account: account.gpu_type())
         except Refused as error:
-            raise SubmitRejected(f"cluster: DLWorkspace tells nothing of it for this team: {error}") from None
+            raise SubmitRejected(f"cluster: DLWorkspace refused a query about it for this team: {error}") from None
 
-    # Looking
+    # Observing
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._lease.connection.followed[self._owner] = len(handles)
@@ -153,13 +155,13 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         asked = {handle: await self._asked(handle) for handle in unlisted}
         entries |= await self._explained(entries)
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
-        unknown = Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+        unknown = Observation(state=JobState.UNKNOWN)  # a later round queries it
         return {handle: self._folders.told(handle.job_name, reports.get(handle, unknown)) for handle in handles}
 
     async def _explained(self, entries: Mapping[JobHandle, Entry]) -> dict[JobHandle, Entry]:
-        """The entries of jobs that have just failed with the service's words, which a list lacks.
+        """The entries of jobs that have just failed, with the service's reasons, which the list lacks.
 
-        No end waits for its words: some jobs of a round are asked about, within a time.
+        No end waits for its reason: some jobs per round are queried, within a time limit.
         """
         failed = [handle for handle, entry in entries.items() if _has_failed(entry)]
         new = [handle for handle in failed if handle.job_name not in self._ended]
@@ -176,11 +178,11 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         return self._not_found(handle.job_name) if entry is None else self._judged(handle, entry)
 
     def _not_found(self, job_name: str) -> Observation:
-        """The report on a job that neither list nor status have."""
+        """The report on a job that neither the list nor its status has."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._missed.setdefault(job_name, now_s) < self.missed_s:
             return Observation(state=JobState.UNKNOWN)
-        return Observation(state=JobState.LOST, message="DLWorkspace does not know the job any more")
+        return Observation(state=JobState.LOST, message="the job no longer exists in DLWorkspace")
 
     def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
         self._missed.pop(handle.job_name, None)
@@ -220,7 +222,7 @@ def _has_failed(entry: Entry) -> bool:
 
 
 def _value(config: DltsConfig, field: str) -> str:
-    """The value of a field: of the section, else of the variable that the service sets in its jobs; empty: neither."""
+    """The value of a field: from the section, or the variable that DLWorkspace sets in its jobs; empty: neither."""
     return str(getattr(config, field) or os.environ.get(_VARIABLES[field], ""))
 
 

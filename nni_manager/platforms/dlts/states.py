@@ -5,7 +5,7 @@
     paused      PENDING    finished   SUCCEEDED  failed      FAILED
     error       FAILED     killed     CANCELLED
 
-A job that runs may be queued again, when its pod vanishes or is preempted. It never tells an exit code.
+A running job may be queued again if its pod vanishes or is preempted. The service reports no exit codes.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ STATES: Mapping[str, JobState] = {
 }
 _WAITS = {
     "unapproved": "it waits for approval",
-    "queued": "it waits for its team's turn",
+    "queued": "it waits in its team's queue",
     "scheduling": "its pod is being placed",
-    "paused": "it was paused; it goes on when it is resumed in the dashboard",
+    "paused": "it is paused; resume it in the dashboard",
 }
-#: The state that a word of the service stands for.
+#: Status of the service → job state.
 job_state = StateTable("DLWorkspace", STATES).state
 
 
 def report(entry: Mapping[str, Any]) -> Observation:
-    """The report on a job, by its entry in the list or by its status."""
+    """The report on a job, from its list entry or its status."""
     native = str(entry.get("jobStatus"))
     state = job_state(native)
     if state is JobState.PENDING:

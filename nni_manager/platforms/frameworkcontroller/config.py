@@ -45,7 +45,7 @@ class TaskRole(Replica):
 
 
 def legal_role_name(name: str) -> str:
-    """The name of a role as the API takes it: ``[a-z0-9]``."""
+    """The name of a role as the API accepts it: ``[a-z0-9]``."""
     return re.sub(r"[^a-z0-9]+", "", name.lower()) or "role"
 
 
@@ -89,13 +89,13 @@ class FrameworkcontrollerConfig(KubernetesSection):
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         if self.task_roles is None and self.config_path is None:
-            yield "taskRoles", "is required and not set; add it, or a configPath that names a template"
+            yield "taskRoles", "is required and not set; add it, or set configPath to a template"
         if isinstance(self.storage, PvcStorage) and self.storage.claim_name is None and self.config_path is None:
-            yield "storage.claimName", "is required with storage of type pvc where no template mounts it; add it"
+            yield "storage.claimName", "is required with storage of type pvc unless a template mounts it; add it"
         names = [legal_role_name(role.name) for role in self.task_roles or ()]
         for number, name in enumerate(names):
             if name in names[:number]:
-                sentence = f"is {name} to Frameworks, as another role is, too; letters and digits of names must differ"
+                sentence = f"becomes {name} in Frameworks, like another role; make its letters and digits unique"
                 yield f"taskRoles[{number}].name", sentence
 
 
@@ -105,7 +105,7 @@ _POLICY = "frameworkAttemptCompletionPolicy"
 
 
 def _complete(section: dict[str, Any], config: dict[str, Any]) -> None:
-    """Completes storage and command: NNI's second format wants a command at its top, which is the first role's."""
+    """Completes storage and command: NNI's second format has a command at the top level, for the first role."""
     complete_storage(section, config)
     roles = section.get("taskRoles")
     first = roles[0] if isinstance(roles, list) and roles else None

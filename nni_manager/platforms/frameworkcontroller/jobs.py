@@ -1,4 +1,4 @@
-"""Frameworks of a trial, as FrameworkController wants them. Pure."""
+"""Frameworks of a trial as FrameworkController expects them. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BARRIER = "frameworkbarrier"
 _BARRIER_VOLUME = "frameworkbarrier-volume"
 _BARRIER_MOUNT = "/mnt/frameworkbarrier"
 _FIRST_PORT = 4000
-#: Nothing is tried again here: the manager does that, under another name.
+#: No retries here: the manager retries under another name.
 _NO_RETRY: Object = {"fancyRetryPolicy": False, "maxRetryCount": 0}
 
 
 def kind(config: FrameworkcontrollerConfig) -> Kind:
-    """The kind Framework, in the version that the section asks for."""
+    """The kind Framework, in the section's version."""
     return Kind(
         group="frameworkcontroller.microsoft.com",
         plural="frameworks",
@@ -80,7 +80,7 @@ def _policy(role: TaskRole) -> Object:
 
 
 def with_barrier(command: str, ports: Mapping[str, int]) -> str:
-    """The command after a barrier that exports the addresses of all tasks, as NNI does."""
+    """The command after a barrier that exports the addresses of all tasks, as in NNI."""
     exports = " ".join(f"FB_{name.upper()}_PORT={port}" for name, port in ports.items())
     return f"export {exports}; . {_BARRIER_MOUNT}/injector.sh && {{ {command}\n}}"
 
@@ -92,7 +92,7 @@ def framework(
     labels: Mapping[str, str],
     secret: str,
 ) -> Object:
-    """The Framework of a job: its `spec` alone. `wanted`: the result of `roles`."""
+    """The Framework of a job: only its `spec`. `wanted`: the result of `roles`."""
     is_alone = sum(role.count for role, _ in wanted) == 1
     task_roles = [
         {
@@ -111,7 +111,7 @@ def framework(
 
 
 def policy(failed: int | None, succeeded: int | None) -> Object:
-    """The completion policy for the API, with defaults in place of 0, which the schema accepts without a meaning.
+    """The completion policy for the API. Defaults replace 0, which the schema accepts but does not define.
 
     `failed`, `succeeded`: numbers of tasks that end the framework.
     """
@@ -128,7 +128,7 @@ def _pod(
     asked = (pods.template.get("spec") or {}).get("automountServiceAccountToken", True)
     barrier: Object = {
         "spec": {
-            "automountServiceAccountToken": asked,  # the barrier asks the cluster for its framework
+            "automountServiceAccountToken": asked,  # the barrier queries the cluster for its framework
             "initContainers": [
                 {"name": _BARRIER, "image": "frameworkcontroller/frameworkbarrier", "volumeMounts": [mount]}
             ],
@@ -146,8 +146,7 @@ def _pod(
 
 
 def without_profile(pod: Object) -> Object:
-    """A pod as the controller makes it: its API is that of Kubernetes 1.16, which has no `seccompProfile`, and drops
-    it."""
+    """A pod as the controller creates it: its API is that of Kubernetes 1.16, which drops `seccompProfile`."""
     found = copy.deepcopy(pod)
     spec = found["spec"]
     for one in (spec, *(spec.get("initContainers") or ()), *spec["containers"]):
@@ -155,11 +154,11 @@ def without_profile(pod: Object) -> Object:
     return found
 
 
-# A template of the user's
+# The user's template
 
 
 def template_roles(template: Object) -> list[Role]:
-    """The roles of a Framework that a file describes: one container each, with the trial's command."""
+    """The roles of a Framework from a file: one container each, with the trial's command."""
     found = []
     for number, told in enumerate(template["spec"]["taskRoles"]):
         container = told["task"]["pod"]["spec"]["containers"][0]
@@ -176,7 +175,7 @@ def template_roles(template: Object) -> list[Role]:
 
 
 def from_template(template: Object, spec: JobSpec, pods: PodSettings, labels: Mapping[str, str], secret: str) -> Object:
-    """The user's Framework with our runner in each role; everything else stays as it was written."""
+    """The user's Framework with our runner in each role; everything else is unchanged."""
     found = copy.deepcopy(template)
     wanted = template_roles(template)
     is_alone = sum(role.count for role in wanted) == 1
@@ -196,8 +195,8 @@ def _template_policy(role: Mapping[str, Any]) -> Object:
 
 
 def _in_template(pod: Object, ours: Object, role: Role) -> Object:
-    """The user's pod with our command, environment, labels and runner volume; a mount of the user's at our folder
-    stays."""
+    """The user's pod with our command, environment, labels and runner volume. If the user mounts something at our
+    folder, that mount stays."""
     container, own = pod["spec"]["containers"][0], ours["spec"]["containers"][0]
     container.pop("args", None)
     mounted = {one.get("mountPath") for one in container.get("volumeMounts") or ()}

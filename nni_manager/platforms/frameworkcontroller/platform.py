@@ -23,12 +23,12 @@ from nni_manager.platforms.frameworkcontroller.config import Frameworkcontroller
 class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig]):
     """The adapter of `frameworkcontroller`: one Framework for every attempt.
 
-    A completed one has lost its pods: it says itself how it ended.
+    A completed Framework has no pods: its status says how it ended.
     """
 
     @classmethod
     def restarts(cls, config: FrameworkcontrollerConfig) -> bool:
-        return config.config_path is not None  # policies of the template may
+        return config.config_path is not None  # the template's policies may
 
     def job_kind(self) -> Kind:
         found = jobs.kind(self.config)
@@ -38,7 +38,7 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
 
     @cached_property
     def _template(self) -> Object | None:
-        """The user's template, read from `configPath`; None: the section names none. Raises SubmitRejected."""
+        """The user's template, read from `configPath`; None: the section has none. Raises SubmitRejected."""
         path = self.config.config_path
         if path is None:
             return None
@@ -46,22 +46,22 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
             template: Object = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
             jobs.template_roles(template)
         except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError) as error:
-            raise SubmitRejected(f"configPath: {path} is no Framework that can be used ({error!r})") from None
+            raise SubmitRejected(f"configPath: {path} is not a usable Framework ({error!r})") from None
         return template
 
     def as_made(self, pod: Object) -> Object:
         return jobs.without_profile(pod)
 
     async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
-        """A finding where the service account may not get Frameworks: tasks ask for theirs to wait for each other."""
+        """A finding if the service account may not get Frameworks: tasks read theirs to wait for each other."""
         resource = await self.job_kind().find(cluster)
         if self._template is not None or resource is None or jobs.is_alone(self.config):
             return []
         account = self.config.service_account_name or "default"
         if await cluster.account_may(account, "get", resource) is not False:
             return []
-        sentence = f"the service account {account} may not get frameworks: tasks would wait for others in vain"
-        fix = "name one that may, or have `get` of frameworks granted to it"
+        sentence = f"the service account {account} may not get frameworks: tasks would wait for each other forever"
+        fix = "set another service account, or grant it `get` of frameworks"
         return [PreflightFinding(Severity.WRONG, "serviceAccountName", sentence, fix)]
 
     def _role_names(self) -> list[str]:

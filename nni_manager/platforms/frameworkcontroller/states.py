@@ -1,4 +1,4 @@
-"""The states of a Framework as job states. A completed one says why by type and code."""
+"""The states of a Framework as job states. A completed one has a reason: type and code."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ STATES = {
     "AttemptDeletionPending": JobState.RUNNING,
     "AttemptDeletionRequested": JobState.RUNNING,
     "AttemptDeleting": JobState.RUNNING,
-    "AttemptCompleted": JobState.RUNNING,  # a retry may follow
-    COMPLETED: JobState.FAILED,  # unless its completion says that it succeeded, or was stopped
+    "AttemptCompleted": JobState.RUNNING,  # a retry is possible
+    COMPLETED: JobState.FAILED,  # unless its completion says success or stop
 }
-#: The stop was requested.
+#: A stop was requested.
 _STOPPED = -210
-#: Codes of the platform's own failures that another attempt may not meet: pods lost, evicted, deleted from outside.
+#: Codes of platform failures that another attempt may avoid: pods lost, evicted, or deleted by others.
 _TRANSIENT = range(-199, -99)
 #: Reasons in the controller's config for a pod that the cluster ended, such as an eviction.
 _TRANSIENT_TYPE = "Transient"
-#: A pod that the API server refused: as invalid, or by Forbidden and BadRequest.
+#: A pod that the API server refused: invalid, Forbidden or BadRequest.
 _NOT_CREATED = (-200, -310)
-#: Refusals that pass by themselves: of a server that has just started, of a quota that was just made, of a connection.
+#: Temporary refusals: the server has just started, the quota is new, or the connection broke.
 _PASSING = re.compile(
     r"not yet ready to handle request|status unknown for quota|caches not synchronized"
     r"|connection reset by peer|closed network connection|broken connection|\bEOF\b"
 )
-#: A pod that failed before any container of it did: its node refused it, or its own time limit was over.
+#: A pod that failed before its containers: its node refused it, or its own time limit expired.
 _NO_CONTAINER, _TOO_LONG = -300, "DeadlineExceeded"
-#: Diagnostics with JSON behind these words.
+#: Diagnostics with JSON after these texts.
 _REFUSED, _ENDED = "Failed to create Pod: ", "PodPattern unmatched: "
 _LARGEST_EXIT_CODE = 255
 
 
 def report(framework: Object) -> Observation:
-    """The report on a Framework as the API gives it."""
+    """The report on a Framework as the API returns it."""
     status: dict[str, Any] = framework.get("status") or {}
     state = str(status.get("state") or "AttemptCreationPending")
     attempt: dict[str, Any] = status.get("attemptStatus") or {}
@@ -76,8 +76,8 @@ def _completed(told: dict[str, Any], started_ms: int | None, ended_ms: int | Non
 
 
 def _explained(diagnostics: str, code: int | None) -> tuple[str, str]:
-    """The reason of a pod without an ended container, and the words of the server or the node in the diagnostics; an
-    empty reason and all of the diagnostics for other codes."""
+    """The reason of a pod without an ended container, and the server's or node's message in the diagnostics. For
+    other codes: an empty reason and the whole diagnostics."""
     if code in _NOT_CREATED:
         refusal = _json_behind(_REFUSED, diagnostics).get("ErrStatus")
         words = refusal.get("message") if isinstance(refusal, dict) else None
@@ -90,7 +90,7 @@ def _explained(diagnostics: str, code: int | None) -> tuple[str, str]:
 
 
 def _json_behind(words: str, diagnostics: str) -> dict[str, Any]:
-    """The object behind these words; empty: there is none."""
+    """The object after this text; empty: there is none."""
     try:
         found = json.loads(diagnostics.partition(words)[2])
     except ValueError:

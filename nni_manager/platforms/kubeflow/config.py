@@ -61,7 +61,7 @@ class KubeflowConfig(KubernetesSection):
         if getattr(self, needed) is None:
             yield needed, f"is required with {self.operator} and not set; add it"
         if getattr(self, foreign) is not None:
-            yield foreign, f"has no place with {self.operator}; remove it"
+            yield foreign, f"is not valid with {self.operator}; remove it"
 
 
 _SECTION = "kubeflowConfig"

@@ -1,4 +1,4 @@
-"""The adapter of Kubeflow's training operator: trials run as its TFJobs or PyTorchJobs."""
+"""The adapter of Kubeflow's training operator: trials run as TFJobs or PyTorchJobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KubeflowPlatform(KubernetesPlatform[KubeflowConfig]):
         return job(spec, self.config, wanted, service.pods(), labels, service.secret_name(name))
 
 
-#: Seconds after which the operator removes an ended job itself: a week.
+#: Seconds (a week) after which the operator removes an ended job.
 _TTL_S = 7 * 24 * 3600
 #: Our name of a role → the operator's.
 _ROLES = {"worker": "Worker", "ps": "PS", "master": "Master"}
@@ -47,7 +47,7 @@ def kind(config: KubeflowConfig) -> Kind:
 
 
 def roles(config: KubeflowConfig, command: str, pull_secrets: Callable[[str | None], Sequence[str]]) -> list[Role]:
-    """The roles of a job; the master reports, else the first worker."""
+    """The roles of a job. The master reports, or else the first worker."""
     reporter = "worker" if config.master is None else "master"
     return [
         Role(
@@ -73,7 +73,7 @@ def job(
     labels: Mapping[str, str],
     secret: str,
 ) -> Object:
-    """The object of a job: its `spec` alone."""
+    """The object of a job: only its `spec`."""
     is_alone = sum(role.count for role in wanted) == 1
     replicas = {
         _ROLES[role.name]: {
@@ -83,7 +83,7 @@ def job(
         }
         for role in wanted
     }
-    # no backoffLimit: with it the operator deletes the failed pod, the evidence, before the job's status is failed
+    # no backoffLimit: with it the operator deletes the failed pod before the job's status is failed
     policy = {"cleanPodPolicy": "Running", "ttlSecondsAfterFinished": _TTL_S}
     field = "pytorchReplicaSpecs" if config.operator == PYTORCH else "tfReplicaSpecs"
     return {"spec": {"runPolicy": policy, field: replicas}}

@@ -1,5 +1,4 @@
-"""Conditions of TFJobs and PyTorchJobs as job states. They accumulate, and may be false: types count, never
-positions."""
+"""Conditions of TFJobs and PyTorchJobs as job states. They accumulate and may be false, so types count, not order."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Object
 
-#: The first of these conditions that is true gives the state.
+#: The first true condition gives the state.
 STATES = {
     "Failed": JobState.FAILED,
     "Succeeded": JobState.SUCCEEDED,
@@ -22,7 +21,7 @@ STATES = {
 
 
 def report(job: Object) -> Observation:
-    """The report on a TFJob or PyTorchJob as the API gives it."""
+    """The report on a TFJob or PyTorchJob as the API returns it."""
     status: dict[str, Any] = job.get("status") or {}
     true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
     found = next((kind for kind in STATES if kind in true), None)

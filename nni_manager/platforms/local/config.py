@@ -71,7 +71,9 @@ class LocalConfig(PlatformSection):
     @classmethod
     def _must_be_decided(cls, value: bool | None, info: ValidationInfo) -> bool | None:
         if value is None and info.data.get("trial_gpu_number"):
-            raise ValueError("must be true or false when trialGpuNumber is above 0; false is the careful choice")
+            raise ValueError(
+                "must be true or false when trialGpuNumber is above 0; set false unless trials may use occupied GPUs"
+            )
         return value
 
     def faults(self, experiment: Json) -> Iterator[Remark]:

@@ -1,6 +1,6 @@
-"""The adapter of `local`: trials run on this machine, through the keeper that outlives the daemon.
+"""The adapter of `local`: trials run on this machine, under the keeper, which outlives the daemon.
 
-They work in the user's own code directory, or, with `sharedStorage`, in a copy of it on the storage.
+They work in the user's code directory or, with `sharedStorage`, in a copy of it on the storage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
             runs_in_place=not is_shared,
             removes_checkpoints=not is_shared,
         )
-        #: None where trials have no GPUs of their own, and need no places.
+        #: None: trials reserve no GPUs, and need no places.
         self._pool = self._machine_pool() if self.config.trial_gpu_number else None
 
     def _machine_pool(self) -> MachinePool:
@@ -72,12 +72,12 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         if needed is None or environment is None:
             return ()
         found = await trial_python.ask_here(environment)
-        return (found.finding("python3 of trials", needed, "put {} first on the PATH that trials get"),)
+        return (found.finding("python3 of trials", needed, "put {} first on the PATH of trials"),)
 
     async def _look_at_gpus(self) -> Sequence[PreflightFinding]:
         if self._pool is None:
             return ()
-        # at the keeper one of another name: the experiment may be at work, and would not hear of its jobs any more
+        # under another name: with its own, the keeper would stop reporting to the experiment
         host = replace(self.host, service=f"preflight of {self.host.service}")
         async with LocalPlatform(self.config, host) as looking:
             assert looking._pool is not None, "it has the same settings"
@@ -145,7 +145,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
             return _Place(command=spec.command, directory=spec.code_directory)
         await self._shared.place(spec)
         there = str(self._shared.here)
-        # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
+        # the command changes to its folder itself: a hanging storage folder would block the keeper
         return _Place(
             command=self._shared.command(spec, there, sys.executable),
             directory="/",
@@ -153,7 +153,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         )
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        await self.jobs.until_connected()  # right after the daemon's start this is a moment, and no trouble
+        await self.jobs.until_connected()  # right after the daemon's start this is short, and not an outage
         reports = await self.jobs.reports([handle.job_name for handle in handles])
         return {handle: reports[handle.job_name] for handle in handles}
 
@@ -165,7 +165,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         await self.jobs.forget([handle.job_name for handle in handles])
 
     async def remove_checkpoints(self, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
-        # where the experiment is now: its folder may have been copied or moved since a handle was made
+        # the experiment's folder may have been copied or moved since the handle was made
         trials = f"{self.host.folder}/trials"
         own = {
             handle: f"{trials}/{checkpoint_directory_of(attempt_directory_of(handle.job_name))}" for handle in handles
@@ -180,7 +180,7 @@ class LocalPlatform(OnSharedStorage[LocalConfig]):
         return await asyncio.to_thread(lambda: files(self._folder_of(handle)))
 
     def _folder_of(self, handle: JobHandle) -> Path:
-        """Where it is now: the experiment may have been copied or moved since the handle was made. Blocks."""
+        """The attempt's current folder: the experiment may have been copied or moved since. Blocks."""
         now = Path(self.jobs.attempt_folder(handle.job_name))
         return now if now.is_dir() else Path(handle.data)
 
@@ -196,7 +196,7 @@ class _Place:
 
 
 class _Jobs(KeeperJobs):
-    """The jobs of a service with trials that work on shared storage."""
+    """The jobs of a service whose trials work on shared storage."""
 
     def __init__(self, host: Host, shared: SharedFolder) -> None:
         super().__init__(host)
@@ -207,7 +207,7 @@ class _Jobs(KeeperJobs):
 
 
 def _environment(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
-    """The environment of a trial: the caller's, then the trial protocol, then its GPUs."""
+    """The environment of a trial: the caller's, then the trial protocol's, then its GPUs."""
     return {
         **with_stand_in(spec.caller_environment),
         **spec.protocol_environment,

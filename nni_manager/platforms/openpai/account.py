@@ -1,4 +1,4 @@
-"""An account of an OpenPAI cluster: a method for each remote call, shared by all experiments that use the account."""
+"""An account of an OpenPAI cluster: one method per call, shared by all experiments that use the account."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from nni_manager.web_services.jobs import ListingAccount
 from nni_manager.web_services.pacing import Pacing
 from nni_manager.web_services.shared_list import SharedList
 
-#: The beginning of every job's name; the list is asked for jobs with it.
+#: Prefix of every job's name, by which the list is filtered.
 PREFIX = "nni_exp_"
-#: Seconds for which further calls get the same list.
+#: Seconds during which calls share one list.
 _FRESH_S = 1.0
-#: Entries of a list: so many at least, at most, and for each job that is followed.
+#: Number of entries in a list: minimum, maximum, and number per followed job.
 _LEAST, _MOST, _PER_JOB = 200, 50_000, 2
 _YAML = {"Content-Type": "text/yaml"}
 
-#: The dumper of YAML, in C where there is one: jobs are many.
+#: The dumper of YAML, in C if available: jobs are numerous.
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 Entry = Mapping[str, Any]
 
 
 def paces() -> dict[str, Pacing]:
-    """The paces of calls, below the limits per user of the shipped configuration: 600 calls a minute, 120 of
-    them lists, and 3600 jobs an hour. Where an administrator allows less, 429 says so."""
+    """Rate limits below the per-user limits of the default configuration: 600 calls a minute, 120 of them lists, and
+    3600 jobs an hour. If an administrator allows less, the service answers 429."""
     return {
         "all": Pacing(calls=500, per_s=60, burst=60),
         "list": Pacing(calls=50, per_s=60, burst=8),
@@ -44,21 +44,21 @@ def paces() -> dict[str, Pacing]:
 
 
 class OthersToken(BadCredentials):
-    """The token is of another user than the section's: its jobs would be that user's, and looked for among this one's.
+    """The token belongs to another user than the section's; its jobs would be missing from this user's list.
 
     `sentence`: what is wrong; `fix`: what to do.
     """
 
     def __init__(self, user: str, owner: str) -> None:
-        self.sentence = f"the token is of {owner}, and username says {user}"
-        self.fix = f"set username to {owner}, or give a token of {user}"
+        self.sentence = f"the token belongs to {owner}, but username is {user}"
+        self.fix = f"set username to {owner}, or use a token of {user}"
         super().__init__(f"{self.sentence}; {self.fix}")
 
 
 class OpenpaiAccount(ListingAccount["Listing"]):
     """The account of a user on a cluster; credentials are JSON with either `token` or `password`.
 
-    `limits`: other paces; `fresh_s`: see `SharedList`.
+    `limits`: other rate limits; `fresh_s`: see `SharedList`.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         )
         self._user = user
         self._list = SharedList(self._listed, fresh_s)
-        #: How much longer lists must be than was thought: a job that runs was not on one.
+        #: Number of additional entries to request: a list lacked a running job.
         self._longer = 1
-        #: Password → the token that was got for it.
+        #: Password → the token issued for it.
         self._tokens: dict[str, str] = {}
         self._password = ""
 
@@ -102,7 +102,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         self._password = json.loads(credential).get("password") or ""
 
     async def signed_anew(self) -> bool:
-        """Gets another token for the password, as tokens expire. False: there is no password."""
+        """Requests another token for the password, as tokens expire. False: there is no password."""
         if not self._password:
             return False
         self._tokens.pop(self._password, None)
@@ -127,12 +127,12 @@ class OpenpaiAccount(ListingAccount["Listing"]):
                 return self._see_that_it_is_ours(await self.ask_json("GET", path, signature=signature))
             except Refused as error:
                 refused = error
-                if error.status != 404:  # the first is in no documentation
+                if error.status != 404:  # the first route is undocumented
                     break
         raise BadCredentials(f"{self.name} refuses the credentials of {self._user}: {refused.words}")
 
     def _see_that_it_is_ours(self, answer: Any) -> None:
-        """Compares the user that a token is of with ours, letter by letter as the service does. Raises OthersToken."""
+        """Compares the token's user with the section's, case-sensitively like the service. Raises OthersToken."""
         owner = answer.get("username") if isinstance(answer, dict) else None
         if owner and owner != self._user:
             raise OthersToken(self._user, str(owner))
@@ -147,8 +147,8 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         return await self.ask_json("GET", f"api/v2/users/{quote(self._user, safe='')}")
 
     async def storages(self) -> dict[str, bool]:
-        """The storages that the account may use: name → whether all users see the same in it, not a folder of their own
-        each."""
+        """The storages that the account may use: name → whether all users share its files, instead of each having a
+        folder."""
         answer = await self.ask_json("GET", "api/v2/storages")
         return {str(one.get("name")): one.get("share") is not False for one in answer.get("storages", [])}
 
@@ -165,7 +165,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         return 0.0 if pacing is None else pacing.wait_s()
 
     async def config(self, name: str) -> Any | None:
-        """The configuration of a job as it was submitted; None: no such job, or no configuration."""
+        """The configuration of a job as it was submitted; None: the job or its configuration does not exist."""
         try:
             answer = await self.ask("GET", f"{self._job(name)}/config")
         except Refused as error:
@@ -174,10 +174,10 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         try:
             return await asyncio.to_thread(yaml.safe_load, answer.text)
         except yaml.YAMLError:
-            raise self.away(f"answered with a configuration of {name} that cannot be read") from None
+            raise self.away(f"returned an unreadable configuration of {name}") from None
 
     async def detail(self, name: str) -> Entry | None:
-        """The `jobStatus` of a job, with its name; None where there is no such job."""
+        """The `jobStatus` of a job, with its name; None: the job does not exist."""
         try:
             answer = await self.ask_json("GET", self._job(name))
         except Refused as error:
@@ -186,7 +186,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         return {**answer.get("jobStatus", {}), "name": name}
 
     async def stop(self, name: str) -> None:
-        """Stops a job. Quiet for an ended or unknown one."""
+        """Stops a job. Ignores jobs that have ended or do not exist."""
         try:
             await self.ask("PUT", f"{self._job(name)}/executionType", json={"value": "STOP"})
         except Refused as error:
@@ -198,7 +198,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
     # The list
 
     def note_overlooked(self) -> None:
-        """Makes the next lists longer: a job that exists was cut off the last one."""
+        """Makes the next lists longer: the last one lacked an existing job."""
         self._longer = min(2 * self._longer, _MOST)
 
     async def _listed(self) -> Listing:
@@ -213,7 +213,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         answer = await self.ask_json("GET", "api/v2/jobs", pace="list", params=params)
         entries = answer.get("data") if isinstance(answer, dict) else answer
         if not isinstance(entries, list):
-            raise self.away("answered with something that is no list of jobs")
+            raise self.away("did not answer with a list of jobs")
         return Listing(
             {str(entry["name"]): entry for entry in entries if entry.get("username") == self._user},
             is_cut_off=len(entries) >= limit,
@@ -221,7 +221,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
 
 
 class Listing(NamedTuple):
-    """The entries of a list of jobs by name. `is_cut_off`: there may be more."""
+    """The entries of a list of jobs, by name. `is_cut_off`: there may be more."""
 
     entries: Mapping[str, Entry]
     is_cut_off: bool
@@ -243,10 +243,10 @@ def _bearer(token: str) -> Signature:
 
 def _require_missing(error: Refused) -> None:
     if error.status != 404:
-        raise PlatformUnavailable(f"OpenPAI refuses what it should not: {error}") from None
+        raise PlatformUnavailable(f"OpenPAI unexpectedly refused a request: {error}") from None
 
 
 def _dumped(job: Json) -> str:
-    """The text of a job. Not in braces: OpenPAI finds the secrets that it masks by a line that begins with them."""
+    """The text of a job. Not in braces: OpenPAI masks secrets in a line that begins with their key."""
     form: dict[str, Any] = {"default_flow_style": False, "sort_keys": False, "allow_unicode": True, "width": 10**9}
     return str(yaml.dump(dict(job), Dumper=_DUMPER, **form))

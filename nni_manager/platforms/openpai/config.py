@@ -22,7 +22,7 @@ from nni_manager.platform_kit.section_model import (
 )
 
 _JOB = ("openpaiConfig", "openpaiConfigFile")
-#: Fields that a user's own job supplies: attribute → field.
+#: Fields that the user's own job supplies: attribute → field.
 _IN_JOB = {
     "trial_gpu_number": "trialGpuNumber",
     "trial_cpu_number": "trialCpuNumber",
@@ -103,9 +103,9 @@ class OpenpaiConfig(PlatformSection):
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         if self.openpai_config is not None and self.openpai_config_file is not None:
-            yield "openpaiConfigFile", "openpaiConfig is given too; keep one of the two"
+            yield "openpaiConfigFile", "openpaiConfig is set, too; remove one of the two"
         if (self.token is None) == (self.password is None):
-            which = "is required and not set; add it" if self.token is None else "password is given too; keep one"
+            which = "is required and not set; add it" if self.token is None else "password is set, too; remove one"
             yield "token", which
         if self.openpai_config is None and self.openpai_config_file is None:
             yield from self._missing()
@@ -113,7 +113,7 @@ class OpenpaiConfig(PlatformSection):
     def _missing(self) -> Iterator[Remark]:
         for attribute, name in _IN_JOB.items():
             if getattr(self, attribute) is None:
-                yield name, "is required and not set; add it, or a job configuration that has it"
+                yield name, "is required and not set; add it, or add a job configuration that contains it"
 
 
 _YARN = "belongs to PAI on YARN, which no longer exists"

@@ -1,8 +1,8 @@
 """The job that is sent to OpenPAI for an attempt: one of our own, or the user's with each role's commands wrapped.
 
-A job of ours does not hold the user's command: that is on the storage, so that neither YAML, nor ``<% %>``
-templates, nor a shell changes it. In a job of the user's own, roles' commands stay in the job, as its templates are the
-user's, too. The runner's token and the key of shared storage are the job's `secrets`, which OpenPAI masks.
+A job of our own does not contain the user's command. The command is on the storage, where neither YAML, nor ``<% %>``
+templates, nor a shell changes it. In the user's own job, roles' commands stay in the job, as its templates are the
+user's, too. The runner's token and the key of shared storage are `secrets` of the job, which OpenPAI masks.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from trial_runner import protocol
 class UserJob:
     """The user's own job.
 
-    `copy`: of the file, made when it is first used, so that all trials run the same; None: only for reading.
+    `copy`: path of the file's copy, made on first use, so that all trials run the same; None: read only.
     """
 
     def __init__(self, config: OpenpaiConfig, copy: Path | None) -> None:
         self._inline = config.openpai_config
         self._file = config.openpai_config_file
         self._copy = copy
-        #: The job that `keep` has read.
+        #: The job that `keep` read.
         self.kept: Mapping[str, Any] | None = None
 
     def keep(self) -> Mapping[str, Any] | None:
-        """The user's job, after the file was copied; None: there is none. Blocks. Raises InvalidInput or OSError."""
+        """The user's job, after copying the file; None: there is none. Blocks. Raises InvalidInput or OSError."""
         if self._file is not None and self._copy is not None and not self._copy.exists():
             text = self._text(Path(self._file))
             write_private(self._copy, text.encode())
@@ -45,7 +45,7 @@ class UserJob:
         return self.kept
 
     def read(self) -> Mapping[str, Any] | None:
-        """The user's job, read without a copy; None: there is none. Blocks. Raises InvalidInput."""
+        """The user's job, read without copying; None: there is none. Blocks. Raises InvalidInput."""
         if self._file is None:
             return self._inline
         path = Path(self._file)
@@ -64,52 +64,52 @@ def _parsed(text: str) -> Mapping[str, Any]:
     try:
         job = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidInput(f"openpaiConfigFile: is no YAML: {error}") from None
+        raise InvalidInput(f"openpaiConfigFile: is not valid YAML: {error}") from None
     roles = job.get("taskRoles") if isinstance(job, dict) else None
     if not isinstance(roles, dict) or not roles or not all(isinstance(its, dict) for its in roles.values()):
-        raise InvalidInput("openpaiConfigFile: must hold a job with taskRoles, a mapping of names to roles")
+        raise InvalidInput("openpaiConfigFile: must contain a job with taskRoles, a mapping of names to roles")
     return job  # type: ignore[no-any-return]  # looked at above
 
 
-#: The key in `extras` of the mark that says which experiment made the job.
+#: The key in `extras` whose value identifies the job's experiment.
 OURS = "nniManager"
 _ROLE = "taskrole"
 _IMAGE = "docker_image_0"
 _INDEX = "$PAI_CURRENT_TASK_ROLE_CURRENT_TASK_INDEX"
-#: OpenPAI makes the commands of a role lines of a script of bash that begins so.
+#: OpenPAI puts a role's commands into a bash script that begins with this line.
 _SCRIPT = "set -o errexit -o nounset -o pipefail"
 _END = "END_OF_THE_COMMAND_OF_THIS_ROLE"
 
-#: Shell text that starts the runner; its argument: shell text that names a process that does not report.
+#: Shell text that starts the runner. Argument: shell text that names a process that does not report.
 Start = Callable[[str], str]
 
 
 def mark(spec: JobSpec) -> dict[str, str]:
-    """The mark that identifies a job among those of its name."""
+    """The mark that identifies a job among jobs of the same name."""
     return {"experiment": spec.experiment_id, "nonce": spec.nonce}
 
 
 def mark_in(config: Any) -> Mapping[str, Any]:
-    """The mark of the job that was submitted as `config`; empty: it is none of ours."""
+    """The mark of the job that was submitted as `config`; empty: it is not ours."""
     extras = config.get("extras") if isinstance(config, dict) else None
     found = extras.get(OURS) if isinstance(extras, dict) else None
     return found if isinstance(found, dict) else {}
 
 
 def is_of(config: Any, spec: JobSpec) -> bool:
-    """Whether the job that was submitted as `config` is that of `spec`. Without a nonce that is not compared."""
+    """Whether the job submitted as `config` belongs to `spec`. Without a nonce, the nonce is not compared."""
     found = mark_in(config)
     return found.get("experiment") == spec.experiment_id and spec.nonce in ("", found.get("nonce"))
 
 
 class Secrets:
-    """The secrets of a job: name → value, and the shell text that gives them to the runner.
+    """The secrets of a job: name → value, and the shell text that passes them to the runner.
 
-    OpenPAI shows none of them, and puts them into the commands on the machine that runs these.
+    OpenPAI masks them, and inserts them into the commands on the machine that runs these.
     """
 
     def __init__(self, spec: JobSpec, storage_key: str) -> None:
-        """`storage_key`: of shared storage; empty: it has none."""
+        """`storage_key`: key of shared storage; empty: it has none."""
         named = {
             "nniTrialToken": (protocol.ENV_TOKEN, spec.runner_environment.get(protocol.ENV_TOKEN)),
             "nniStorageKey": (KEY_VARIABLE, storage_key),
@@ -121,7 +121,7 @@ class Secrets:
 def own_job(config: OpenpaiConfig, spec: JobSpec, name: str, start: Start, secrets: Secrets) -> dict[str, Any]:
     """A job of our own, made of the section's fields."""
     storage, path = config.storage_config_name, config.container_storage_mount_point
-    assert storage is not None and path is not None, "the section was judged"
+    assert storage is not None and path is not None, "the section was validated"
     mount = {"name": storage, **_mount_path(storage, path)}
     job: dict[str, Any] = {
         "protocolVersion": 2,
@@ -157,8 +157,8 @@ def users_job(
     secrets: Secrets,
     prelude: str = "",
 ) -> dict[str, Any]:
-    """The user's job of protocol 2 with our names, commands and missing fields. `prelude`: before each role's lines;
-    those of the process that reports have that of `spec`, too."""
+    """The user's job of protocol 2 with our names, commands and missing fields. `prelude`: lines before each role's
+    commands; the reporting process also gets those of `spec`."""
     job = {**copy.deepcopy(dict(user_job)), "name": name}
     reporter = reporting_role(job, config)
     for role, its in job["taskRoles"].items():
@@ -169,7 +169,7 @@ def users_job(
             replica = f"$([ {_INDEX} = 0 ] || echo {replica})" if many else ""
         text = before + "\n".join([_SCRIPT, *(str(command).strip() for command in its.get("commands", []))])
         if _END in text.splitlines():
-            raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not have the line {_END}")
+            raise InvalidInput(f"openpaiConfig: taskRoles.{role}.commands: must not contain the line {_END}")
         given = f"{protocol.ENV_COMMAND}=$(cat <<'{_END}'\n{text}\n{_END}\n)\nexport {protocol.ENV_COMMAND}"
         its["commands"] = [f"{given}\n{_command(secrets, start(replica))}"]
     extras = job["extras"] = {"submitFrom": "submit-job-v2", **(job.get("extras") or {}), OURS: mark(spec)}
@@ -183,12 +183,12 @@ def users_job(
 
 
 def require_one_task(job: Mapping[str, Any]) -> None:
-    """Raises InvalidInput for a job of several tasks: the trial's folder on shared storage is that of one."""
+    """Raises InvalidInput for a job of several tasks: a trial's folder on shared storage belongs to one task."""
     tasks = sum(int(its.get("instances", 1)) for its in job["taskRoles"].values())
     if tasks > 1:
         raise InvalidInput(
-            f"sharedStorage: the job configuration has {tasks} tasks, and a trial's folder there is that of one; remove"
-            " this section, and let tasks share a storage of OpenPAI's (storageConfigName)"
+            f"sharedStorage: the job configuration has {tasks} tasks, but a trial's folder there belongs to one task;"
+            " remove this section, and let tasks share a storage of OpenPAI (storageConfigName)"
         )
 
 
@@ -204,7 +204,7 @@ def reporting_role(job: Mapping[str, Any], config: OpenpaiConfig) -> str:
 
 
 def mount_point(config: OpenpaiConfig, user_job: Mapping[str, Any] | None) -> str:
-    """The place where containers see the storage. Raises InvalidInput where neither section nor job says that."""
+    """The path of the storage in containers. Raises InvalidInput if neither section nor job sets it."""
     if config.container_storage_mount_point:
         return config.container_storage_mount_point
     extras = (user_job or {}).get("extras")
@@ -217,7 +217,7 @@ def mount_point(config: OpenpaiConfig, user_job: Mapping[str, Any] | None) -> st
     if wanted:
         return f"/mnt/{wanted}"
     raise InvalidInput(
-        "containerStorageMountPoint: is required, as the job configuration mounts no storage; add it, and"
+        "containerStorageMountPoint: is required, because the job configuration mounts no storage; add it, and"
         " storageConfigName"
     )
 
@@ -231,12 +231,12 @@ def _with_common(job: dict[str, Any], config: OpenpaiConfig, secrets: Secrets) -
 
 
 def _mount_path(storage: str, path: str) -> dict[str, str]:
-    """The path field of a mount; empty where the storage is mounted there, or above it, by default."""
+    """The path field of a mount; empty: the storage is mounted there, or above it, by default."""
     usual = f"/mnt/{storage}"
     return {} if f"{path}/".startswith(f"{usual}/") else {"mountPath": path}
 
 
 def _command(secrets: Secrets, start: str) -> str:
-    """The command of a role's containers: a line of a script of bash that would end at the first failure. It ends with
-    no code from 128 on: most of those make the job start again, always. No signal reaches it."""
+    """The command of a role's containers: a line of a bash script that would end at the first failure. It never exits
+    with a code from 128 on: OpenPAI restarts jobs for most of those, without limit. No signal reaches it."""
     return f"{secrets.exports}c=0; ({start}) || c=$?; [ $c -lt 128 ] || c={USER_CODE}; exit $c"

@@ -1,7 +1,7 @@
-"""The adapter of OpenPAI: trials run as jobs of a cluster, one job for each attempt.
+"""The adapter of OpenPAI: each attempt is one job of the cluster.
 
-Runners report over the network and, where that does not work, through the team's storage, which this machine and the
-containers mount. One list of jobs serves all experiments of an account.
+Runners report over the network or, if that fails, through the team's storage, which this machine and the containers
+mount. One list of jobs serves all experiments of an account.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs, all_of, name_of, names_of
 from trial_runner import protocol
 
-#: Seconds that a submission waits for its turn; for longer, there is no room.
+#: Maximum seconds that a submission waits for the rate limit; beyond it, there is no room.
 _SHORT_WAIT_S = 5.0
-#: For users with jobs that cannot mount shared storage.
-_OTHERWISE = "or remove sharedStorage, and let jobs keep what they leave in a storage of OpenPAI's (storageConfigName)"
+#: For users whose jobs cannot mount shared storage.
+_OTHERWISE = "or remove sharedStorage; jobs can then store files in a storage of OpenPAI (storageConfigName)"
 _FIELDS = ("localStorageMountPoint", "containerStorageMountPoint")
-#: OpenPAI's own code → the field that is wrong.
+#: OpenPAI's error code → the wrong field.
 _FAULTS = {
     "NoVirtualClusterError": "virtualCluster",
     "ForbiddenUserError": "virtualCluster",
@@ -86,7 +86,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
             if spec.shared_storage is not None:
                 jobs.require_one_task(user_job)
         elif config.reporter is not None:
-            raise InvalidInput("reporter: names a task role of a job configuration, and there is none; remove it")
+            raise InvalidInput("reporter: requires a job configuration with that task role; remove it")
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         storage = () if self._shared is None else (await self._shared.preflight(),)
@@ -117,15 +117,15 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
                 return outcome
             if outcome:
                 return self._accepted(spec, name)
-        raise SubmitRejected(f"OpenPAI has other jobs called {' and '.join(names_of(spec, '_'))}; remove those")
+        raise SubmitRejected(f"OpenPAI has other jobs named {' and '.join(names_of(spec, '_'))}; remove those")
 
     async def _maker(self, spec: JobSpec) -> Callable[[str], Json]:
-        """Makes the job of a name, once what its container needs is on storage."""
+        """Creates the job of a name, after its container's files are on storage."""
         own = OwnMount() if self._shared is None else await mount_by_job.prepared(self._shared, spec, _OTHERWISE)
         user_job = self._user_job.kept
         variables = variables_of(dataclasses.replace(spec, command=f"{own.prelude}{spec.command}"), "openpai")
         if user_job is not None:
-            del variables[protocol.ENV_COMMAND]  # each role has its own
+            del variables[protocol.ENV_COMMAND]  # each role has its own command
         folder = await self._folders.storage.put(spec, variables, self.host.code, own.mount)
         start = partial(self._folders.storage.start_command, folder)
         secrets = jobs.Secrets(spec, self._key)
@@ -135,11 +135,11 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
 
     @property
     def _key(self) -> str:
-        """The key of the shared storage's account; empty: there is none."""
+        """The key of the shared storage's account; empty: it has none."""
         return "" if self._shared is None else str(self._shared.section.get("storageAccountKey") or "")
 
     async def _send(self, job: Json, spec: JobSpec) -> bool | NoRoom:
-        """Whether a job was taken; False: a foreign job has that name. Raises SubmitRejected."""
+        """Whether a job was accepted; False: a foreign job has that name. Raises SubmitRejected."""
         name = str(job["name"])
         try:
             await self._lease.call(lambda account: account.submit(job))
@@ -149,13 +149,13 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
             if error.code == "NoEnoughQuotaError":
                 return NoRoom(why=Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI: {error.words}"))
             field = _FAULTS.get(error.code)
-            raise SubmitRejected(f"{field}: {error.words}" if field else f"OpenPAI refuses the job: {error}") from None
+            raise SubmitRejected(f"{field}: {error.words}" if field else f"OpenPAI refused the job: {error}") from None
         return True
 
     async def _config(self, name: str) -> Any | None:
         return await self._lease.call(lambda account: account.config(name))
 
-    # Looking
+    # Observing
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._lease.connection.followed[self._owner] = len(handles)
@@ -171,23 +171,23 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
     async def _seen(self, handle: JobHandle, listing: Listing) -> Observation:
         entry = listing.entries.get(name_of(handle))
         if entry is None:
-            return Observation(state=JobState.UNKNOWN)  # one of the next rounds asks about it
+            return Observation(state=JobState.UNKNOWN)  # a later round queries it
         return await self._judged(handle, entry)
 
     async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
         detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         if detail is None:
-            return Observation(state=JobState.LOST, message="OpenPAI does not know the job any more")
+            return Observation(state=JobState.LOST, message="the job no longer exists in OpenPAI")
         if listing.is_cut_off:
             self._lease.connection.note_overlooked()
         return await self._judged(handle, detail)
 
     async def _judged(self, handle: JobHandle, entry: Any) -> Observation:
-        """The report on a job, by its entry in the list or its detail. An end is worked out once."""
+        """The report on a job, from its list entry or its detail. An end is computed once."""
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         detail = None
-        # the list does not say why: OpenPAI replaces exit codes there; the detail has the container's
+        # the list lacks the reason: OpenPAI replaces exit codes there; the detail has the container's
         if entry.get("state") == "FAILED" and "appExitSpec" not in entry:
             detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         report = states.report(entry, detail)
@@ -213,17 +213,17 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         async with self._lease.entered():
             for name in job_names:
                 await all_of(map(self._stop_one, await self._called(name)))
-            if not self._folders.is_entered:  # while it is entered, others of its jobs may not have begun
+            if not self._folders.is_entered:  # while entered, other jobs may not have started yet
                 await self._made_storage().remove_shared()
 
     def _made_storage(self) -> MountedStorage:
-        """The storage on which jobs and we meet. The section, else the job as kept, says where containers have it."""
+        """The storage that jobs and the manager share. The section or the stored job has its path in containers."""
         there = jobs.mount_point(self.config, self._user_job.kept or _read(self._user_job))
         here = Path(self.config.local_storage_mount_point)
         return MountedStorage.of(self.host, here, there, self.config.storage_mode)
 
     async def _called(self, job_name: str) -> list[str]:
-        """The names of the jobs submitted for this one. Where a second name exists, a foreign job has the first."""
+        """Names of the jobs submitted for this one; if there are two, the first is of a foreign job."""
         listing = await self._lease.call(lambda account: account.jobs(float("-inf")))
         others = [name for name in listing.entries if name.startswith(f"{job_name}_")]
         ours = self.host.experiment_id
@@ -238,11 +238,11 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
 
 
 def _too_often(wait_s: float) -> Wait:
-    return Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI takes the account's next job in {wait_s:.0f} s")
+    return Wait(code=WaitCode.QUOTA, sentence=f"OpenPAI accepts the account's next job in {wait_s:.0f} s")
 
 
 def _read(user_job: UserJob) -> Mapping[str, Any] | None:
-    """The user's job; None: there is none, or its file is gone."""
+    """The user's job; None: there is none, or its file no longer exists."""
     try:
         return user_job.read()
     except InvalidInput:

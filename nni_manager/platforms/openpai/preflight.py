@@ -1,4 +1,4 @@
-"""The preflight of `openpai`: whether jobs could run on a cluster, without leaving anything there."""
+"""The preflight of `openpai`: checks login, virtual cluster and storage, and leaves nothing on the cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Findings = list[PreflightFinding]
 
 
 async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findings:
-    """Findings about login, virtual cluster and storage. Raises nothing on purpose."""
+    """Findings about login, virtual cluster and storage. Raises no expected errors."""
     host, user = config.host, config.username
     try:
         async with lease.entered():
@@ -30,7 +30,7 @@ async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findin
     except OthersToken as error:
         return [PreflightFinding(Severity.WRONG, "username", error.sentence, error.fix)]
     except BadCredentials as error:
-        fix = "give another token, from the portal's profile page" if config.token else "correct the password"
+        fix = "copy another token from the portal's profile page" if config.token else "correct the password"
         return [PreflightFinding(Severity.WRONG, "token" if config.token else "password", str(error), fix)]
     except Refused as error:
         if error.code == "NoUserError" or error.status == 404:
@@ -38,12 +38,12 @@ async def look(config: OpenpaiConfig, lease: WebLease[OpenpaiAccount]) -> Findin
                 PreflightFinding(
                     Severity.WRONG,
                     "username",
-                    f"OpenPAI at {host} knows no {user}: {error.words}",
+                    f"OpenPAI at {host} has no user {user}: {error.words}",
                     "correct username or host",
                 )
             ]
         return [
-            PreflightFinding(Severity.WRONG, f"{host}: login", str(error), "see that the account may use the cluster")
+            PreflightFinding(Severity.WRONG, f"{host}: login", str(error), "check that the account may use the cluster")
         ]
     except PlatformUnavailable as error:
         return [PreflightFinding(Severity.AWAY, host, str(error))]
@@ -67,6 +67,6 @@ def _storage(config: OpenpaiConfig, name: str, there: Mapping[str, bool]) -> Ite
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject="localStorageMountPoint",
-            sentence=f"the storage '{name}' is not shared: containers see its folder {config.username} alone",
-            fix=f"set localStorageMountPoint to the folder {config.username} in the storage as it is mounted here",
+            sentence=f"the storage '{name}' is not shared: containers see only its folder {config.username}",
+            fix=f"set localStorageMountPoint to the folder {config.username} of the storage, as mounted here",
         )

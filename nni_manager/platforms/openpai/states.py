@@ -1,6 +1,6 @@
 """The states of OpenPAI as job states.
 
-The rest-server makes `state` of the Framework's `subState` and exit code; -210 and -220 are those of a stop::
+The rest-server derives `state` from the Framework's `subState` and exit code; -210 and -220 mean a stop::
 
     WAITING    AttemptCreationPending, AttemptCreationRequested, AttemptPreparing
     RUNNING    AttemptRunning, and Deletion…/AttemptCompleted without a stop
@@ -10,8 +10,8 @@ The rest-server makes `state` of the Framework's `subState` and exit code; -210 
     FAILED     Completed, anything else
     UNKNOWN    anything else
 
-A job with an end that OpenPAI calls transient (a signal among the container's codes, a node lost, a pod evicted) does
-not end: OpenPAI restarts it any number of times, as another attempt of the same job, and no field of a job prevents it.
+If OpenPAI considers an end transient (a signal among the container's codes, a lost node, an evicted pod), the job does
+not end: OpenPAI restarts it without limit, as another attempt of the same job. No field of a job prevents that.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ STATES: Mapping[str, JobState] = {
     "STOPPED": JobState.CANCELLED,
     "SUCCEEDED": JobState.SUCCEEDED,
     "FAILED": JobState.FAILED,
-    "UNKNOWN": JobState.UNKNOWN,  # OpenPAI's word for a failure without a known cause
+    "UNKNOWN": JobState.UNKNOWN,  # OpenPAI's state for a failure without a known cause
 }
 _WAITS = {
-    "AttemptCreationPending": "it was accepted and is not looked at yet",
+    "AttemptCreationPending": "it was accepted and not processed yet",
     "AttemptCreationRequested": "it is being created",
-    "AttemptPreparing": "it waits for machines that have room, or for its image",
+    "AttemptPreparing": "it waits for free machines, or for its image",
 }
-#: The exit code of a command in place of those from 128 on, after most of which OpenPAI starts jobs again, always.
+#: The exit code that replaces codes from 128 on. OpenPAI restarts jobs for most of those, without limit.
 USER_CODE = 220
-#: OpenPAI's exit code for all codes without a pattern; it has no meaning of its own.
+#: OpenPAI's exit code for all codes without a pattern; it has no other meaning.
 _NO_PATTERN = 255
-#: Phrases of a failure that decide something here.
+#: Failure phrases with a special meaning here.
 _CAUSES = {
     "UserContainerDockerOOMKilled": Reason.OUT_OF_MEMORY,
     "ContainerTensorflowOOMKilled": Reason.OUT_OF_MEMORY,
 }
-#: Bytes of a job's last lines.
+#: Maximum size of a job's last lines in bytes.
 _TAIL_BYTES = 2048
-#: The state that a word of the service stands for.
+#: Status of the service → job state.
 job_state = StateTable("OpenPAI", STATES).state
 
 
 def report(entry: Mapping[str, Any], detail: Mapping[str, Any] | None = None) -> Observation:
-    """The report on a job, by its entry in the list; `detail`: its `jobStatus`, of a failed one."""
+    """The report on a job, from its list entry. `detail`: the `jobStatus` of a failed one."""
     state = job_state(str(entry.get("state")))
     started_ms, ended_ms = _moment(entry, "launchedTime"), _moment(entry, "completedTime")
     if not state.is_final:
@@ -72,7 +72,7 @@ def _end(state: JobState) -> Observation:
 
 
 def _failure(detail: Mapping[str, Any]) -> Observation:
-    """The report on a failed job. OpenPAI's own code is not the command's; the runtime's output has the container's."""
+    """The report on a failed job. OpenPAI replaces exit codes; the runtime's output has the container's."""
     spec, said = _mapping(detail, "appExitSpec"), _mapping(_mapping(detail, "appExitMessages"), "runtime")
     phrase = _phrase(detail, spec, said)
     is_theirs = spec.get("type") == "PLATFORM_FAILURE"
@@ -87,13 +87,13 @@ def _failure(detail: Mapping[str, Any]) -> Observation:
 
 
 def _users_code(said: Mapping[str, Any]) -> int | None:
-    """The exit code of the container; None: the runtime does not say, or the command ended with a code above 127."""
+    """The container's exit code; None: the runtime does not report it, or it was above 127."""
     code = said.get("originUserExitCode")
     return code if isinstance(code, int) and code != USER_CODE else None
 
 
 def _phrase(detail: Mapping[str, Any], spec: Mapping[str, Any], said: Mapping[str, Any]) -> str:
-    """OpenPAI's word for the failure; empty where that only says that there is no pattern for the container's code."""
+    """OpenPAI's phrase for the failure; empty: there is no pattern for the container's code."""
     if detail.get("appExitCode") == _NO_PATTERN and isinstance(said.get("originUserExitCode"), int):
         return ""
     return str(spec.get("phrase") or f"exit code {detail.get('appExitCode')}")
@@ -109,7 +109,7 @@ def _sentence(detail: Mapping[str, Any], spec: Mapping[str, Any], said: Mapping[
 
 
 def _tail(said: Mapping[str, Any]) -> str:
-    """The last lines that the container printed, of which OpenPAI keeps some."""
+    """The container's last lines, as far as OpenPAI stores them."""
     printed = str(_mapping(said, "errorLogs").get("user") or "")
     return printed.encode()[-_TAIL_BYTES:].decode(errors="ignore")
 
@@ -123,7 +123,7 @@ def _wait(entry: Mapping[str, Any]) -> Wait:
     native = str(entry.get("subState"))
     explained = f"{native}: {_WAITS[native]}" if native in _WAITS else native
     if retries := entry.get("retries"):
-        explained += f"; after a trouble of its own it started the job again ({retries} so far)"
+        explained += f"; it restarted the job after platform failures ({retries} so far)"
     return Wait(code=WaitCode.SUBMITTED, sentence=f"OpenPAI says {explained}", details={"subState": native})
 
 

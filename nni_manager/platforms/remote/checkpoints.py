@@ -1,9 +1,9 @@
-"""The checkpoints of trials on machines: brought along, and removed.
+"""The checkpoints of trials on machines: moved to other machines, and removed.
 
-The checkpoint of a trial follows it to another machine: before an attempt starts there, it is brought from the last one
-that has one, be it the trial's own or that of the trial which it continues; it comes into the trial's own folder. It
-goes from one login to the other through this process, in pieces, and is never whole in memory or on this machine's
-disk. What cannot be brought is said: in the log, and on the standard error of the attempt that begins without it.
+Before an attempt starts on another machine, the newest checkpoint is copied there: the trial's own, or that of the
+trial which it continues. It is stored in the trial's own folder. It passes through this process in pieces, from one
+login to the other, and is never complete in memory or on this machine's disk. A failure is reported in the log, and on
+the standard error of the attempt that begins without the checkpoint.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Of one checkpoint.
+#: Maximum size of one checkpoint.
 MOST_BYTES = 2**30
-#: Seconds for all of it: a submission is given up after 60.
+#: Seconds for the whole move: a submission is given up after 60.
 _LIMIT_S = 40.0
 #: Seconds to wait for a machine whose first login is under way, as after a restart or a change of the machine list.
 _LOGIN_S = 15.0
@@ -45,19 +45,19 @@ _PIECE_BYTES = 256 * 1024
 
 
 class _NotMoved(Exception):
-    """Its text says why, as the end of a sentence."""
+    """Its text gives the reason, as the end of a sentence."""
 
 
 class CheckpointMoves:
-    """The moves of one service's checkpoints, from where `locations` says that trials ran."""
+    """The moves of one service's checkpoints. `locations`: where trials ran."""
 
     def __init__(self, machines: ExperimentMachines, locations: JobLocations) -> None:
         self._machines = machines
         self._locations = locations
 
     async def bring(self, spec: JobSpec, site: ExperimentMachine) -> JobSpec:
-        """The job as it is to start on a machine, once the checkpoint that it goes on with is there. Raises nothing of
-        the way: a job without its newest checkpoint says so, and begins with an older one or anew."""
+        """The job to start on a machine, after its checkpoint was copied there. Raises no errors of the copy: a job
+        without its newest checkpoint reports that, and begins with an older one or from the start."""
         places = list(self._places(spec))
         if all(key == site.entry.address.key for _, key in places):
             return spec
@@ -77,7 +77,7 @@ class CheckpointMoves:
         return spec
 
     def _places(self, spec: JobSpec) -> Iterator[tuple[str, str]]:
-        """(trial, machine) where the checkpoint may be that the job goes on with, the newest first."""
+        """(trial, machine) of possible checkpoints for the job, newest first."""
         for key in self._locations.machines(job_name(spec.experiment_id, spec.trial_id, 1), before=spec.attempt):
             yield spec.trial_id, key
         if spec.continues:
@@ -85,7 +85,7 @@ class CheckpointMoves:
                 yield spec.continues, key
 
     async def _has(self, trial_id: str, key: str, site: ExperimentMachine, own: str) -> bool:
-        """Whether a machine has a checkpoint of a trial; from another one it is brought to the trial `own` then."""
+        """Whether a machine has a checkpoint of a trial; if it is another machine, copies it for the trial `own`."""
         if key == site.entry.address.key:
             async with _running(site, "look", trial_id) as looking:
                 return bool((await _answer(looking))["holds"])
@@ -137,7 +137,7 @@ def _told(spec: JobSpec, trial_id: str, why: str) -> JobSpec:
 async def _running(
     site: ExperimentMachine, verb: str, trial_id: str
 ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
-    """`trial_runner.keeper.moving` on a machine, past all that its login prints. Raises MachineFault, OSError."""
+    """Runs `trial_runner.keeper.moving` on a machine, after its login's output. Raises MachineFault, OSError."""
     greeting, mark = site.machine.greeting, f"nni-manager-{secrets.token_hex(8)}:"
     if greeting is None:
         raise _NotMoved(site.why)
@@ -156,7 +156,7 @@ async def _running(
 
 
 async def _answer(process: asyncssh.SSHClientProcess[bytes]) -> dict[str, Any]:
-    """The next line of the program. Raises EOFError, with its last words; ValueError."""
+    """The next line of the program. Raises EOFError, with its last output; ValueError."""
     line = await process.stdout.readline()
     if not line:
         words = (await process.stderr.read()).decode(errors="replace").strip().splitlines()
@@ -164,17 +164,17 @@ async def _answer(process: asyncssh.SSHClientProcess[bytes]) -> dict[str, Any]:
     return dict(json.loads(line))
 
 
-#: Seconds for one machine, below the limit of the verb: one that hangs does not keep those of other machines.
+#: Seconds for one machine, less than the verb's limit, so that a hanging machine does not block the others.
 _REMOVAL_S = 20.0
 
 
 async def remove_checkpoints(site: ExperimentMachine, handles: Sequence[JobHandle]) -> dict[JobHandle, str]:
-    """Removes the checkpoints of jobs' trials from their machine; answers why, of those that stay."""
+    """Removes the checkpoints of jobs' trials from their machine; returns the reasons of failures."""
     if not site.is_up:
         return dict.fromkeys(handles, site.why)
     own = {handle: checkpoint_beside(attempt_folder(site.folder, handle.job_name)) for handle in handles}
     stays = dict.fromkeys(own.values(), f"{site.entry.address.host} did not remove it within {_REMOVAL_S:.0f} s")
-    with suppress(TimeoutError):  # the others are tried again
+    with suppress(TimeoutError):  # the others are retried
         async with asyncio.timeout(_REMOVAL_S):
             for folder in tuple(stays):
                 stays[folder] = await _why_not_removed(site, folder)
@@ -182,7 +182,7 @@ async def remove_checkpoints(site: ExperimentMachine, handles: Sequence[JobHandl
 
 
 async def _why_not_removed(site: ExperimentMachine, folder: str) -> str:
-    """Empty: it is gone, and what was on its way to it, too."""
+    """Removes a checkpoint and incomplete copies of it; empty: success."""
     try:
         await site.machine.remove(folder)
         await site.machine.remove(folder + protocol.CHECKPOINT_ARRIVING)

@@ -1,4 +1,4 @@
-"""Ends and removes what an experiment that is not open left on its machines."""
+"""Ends jobs and removes files that a closed experiment left on its machines."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: Seconds for a removed machine without open jobs: it may not exist any more.
+#: Seconds for a removed machine without open jobs: it may no longer exist.
 _FORMER_S = 10.0
 
 
 async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) -> None:
-    """Ends jobs and removes files of the experiment on its machines. `is_deleted`: also files that trials wrote.
+    """Ends jobs and removes files of the experiment on its machines. `is_deleted`: also files written by trials.
 
-    Raises PlatformUnavailable after all machines were tried and one is not clean.
+    Raises PlatformUnavailable, after trying all machines, if one is not clean.
     """
     tasks = [_clean(one.entry, host, is_deleted) for one in machines.values() if one.has_jobs]
     if is_deleted:
@@ -36,7 +36,7 @@ async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) 
 
 
 async def _clean_former(entry: Entry, host: Host) -> str:
-    """Cleans a removed machine, for a short time: its files are of no more use."""
+    """Cleans a removed machine, for a short time: its files are no longer needed."""
     try:
         async with asyncio.timeout(_FORMER_S):
             trouble = await _clean(entry, host, is_deleted=True)
@@ -44,7 +44,7 @@ async def _clean_former(entry: Entry, host: Host) -> str:
         trouble = f"{entry.address.host}: no answer within {_FORMER_S:.0f} s"
     if trouble:
         log.warning(
-            "%s; it is in machineList no more, and keeps what trials wrote: `ssh -p %d %s@%s rm -r"
+            "%s; it is not in machineList any more and keeps the trials' files: `ssh -p %d %s@%s rm -r"
             " .nni-manager/%s/%s/%s.%s` removes it",
             trouble,
             entry.address.port,
@@ -59,7 +59,7 @@ async def _clean_former(entry: Entry, host: Host) -> str:
 
 
 async def _clean(entry: Entry, host: Host, is_deleted: bool) -> str:
-    """Cleans one machine; answers why that could not be done, empty: it was."""
+    """Cleans one machine; returns the reason of a failure, empty: success."""
     owner = f"cleaner of {host.experiment_id}/{host.service}"
     try:
         async with host.connections.lease(
@@ -82,7 +82,7 @@ async def _end_and_remove(machine: Machine, host: Host, is_deleted: bool) -> Non
     folder = f"{machine.greeting.folder}/{host.experiment_id}.{host.service}"
     if is_deleted:
         return await machine.remove(folder)
-    with suppress(InvalidInput, OSError):  # there is no code
+    with suppress(InvalidInput, OSError):  # the experiment has no code
         archive = f"{folder}/{(await host.code()).name}"
         await machine.remove(archive)
         await machine.remove(archive + protocol.CODE_TREE)

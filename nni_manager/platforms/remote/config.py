@@ -118,7 +118,7 @@ class RemoteConfig(PlatformSection):
         for number, machine in enumerate(self.machine_list):
             place = (machine.host, machine.port, machine.user, machine.proxy_jump)
             if place in known:
-                yield f"machineList[{number}]", "names a machine that the list has already; remove it"
+                yield f"machineList[{number}]", "is a duplicate of another machine; remove it"
             known.add(place)
 
     def warnings(self, experiment: Json) -> Iterator[Remark]:
@@ -132,7 +132,7 @@ class RemoteConfig(PlatformSection):
 
 
 def _wrong_names(place: str, machine: Machine) -> Iterator[Remark]:
-    """What `ssh` would not take as a name: it could be an option, or a command of ~/.ssh/config's."""
+    """What `ssh` would not accept as a name: it could be an option, or a command of ~/.ssh/config."""
     names: list[tuple[str, Callable[[str], object], str]] = [
         ("host", require_host, machine.host),
         ("user", require_user, machine.user),

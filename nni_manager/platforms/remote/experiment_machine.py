@@ -1,4 +1,4 @@
-"""A machine as one experiment uses it: its login, its code there, its jobs, and the reason why it takes none."""
+"""A machine as one experiment uses it: its login, code and jobs, and the reason why it takes no jobs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to log in to a machine for the first time; the last one repeats.
+#: Seconds between two attempts of the first login to a machine; the last value repeats.
 _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
-#: Seconds between two tries of a login or host key that was refused; the last one repeats. A starting machine refuses
-#: for a moment; a machine that counts refusals locks the account out after many.
+#: Seconds between two attempts after a refused login or host key; the last value repeats. A booting machine
+#: refuses for a moment; a machine that counts refusals locks the account.
 _REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
-#: Seconds for which nothing is sent to a machine that took no code, or started no job; the last one repeats.
+#: Seconds to exclude a machine that did not accept code or start a job; the last value repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
 
 class ExperimentMachine:
     """A machine as one experiment uses it, between `start` and `stop`.
 
-    `first`: set when it takes jobs, or it is known why not.
+    `first`: set when it takes jobs, or when the reason why not is known.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class ExperimentMachine:
             name=f"remote:{entry.address.key}", title=entry.address.host, places=None if has_gpus else 0
         )
         self._shared = shared
-        #: Of the Python that trials need, ``3.11``; empty: any will do.
+        #: Version of Python that trials need, ``3.11``; empty: any.
         self._python_version = python_version
-        #: The experiment's folder on shared storage, as the machine sees it; empty: not known, or none.
+        #: The experiment's folder on shared storage, as the machine sees it; empty: unknown, or no shared storage.
         self.shared_folder = ""
-        #: The experiment's jobs there; entered while the machine can be logged in to.
+        #: The experiment's jobs there; entered while logged in to the machine.
         self.jobs = MachineJobs(
             host, locations, entry.address, self._on_up, self._on_down, self._explained, self.note_start, self.set_aside
         )
@@ -75,32 +75,32 @@ class ExperimentMachine:
         self._shipping: asyncio.Task[None] | None = None
         self.first = asyncio.Event()
         self._renewed = asyncio.Event()
-        #: Why it cannot be used; None: it can, or its connection knows.
+        #: Why it cannot be used; None: it can, or the connection has the reason.
         self.refusal: BadCredentials | None = None
         self._trouble = ""
         self._since_s = time.time()
-        #: The path of the code there; empty: it is not there yet.
+        #: Path of the code there; empty: not sent yet.
         self.archive = ""
         self._progress = ""
-        #: Why it is excluded for a while, though it answers; empty: it is not.
+        #: Why it is excluded for a while, though it responds; empty: it is not.
         self._aside = ""
         self._refused_jobs = Backoff(_ASIDE_WAITS_S)
-        #: Names of jobs with a cancellation that could not be delivered.
+        #: Names of jobs whose cancellation was not delivered.
         self._untold: set[str] = set()
-        #: Nothing can be started: the code cannot be packed.
+        #: Nothing can start: packing the code failed.
         self.code_error = ""
-        #: SHA-256 of the code that was sent, in hex.
+        #: SHA-256 of the sent code, in hex.
         self.code_sha256 = ""
 
-    # Its life
+    # Life cycle
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"machine {self.entry.address.host}")
 
     async def stop(self) -> None:
-        """Ends the use of the machine; jobs run on."""
+        """Ends the use of the machine; jobs continue."""
         await ended(self._task)
-        await ended(self._shipping)  # which the other may have begun
+        await ended(self._shipping)  # the first task may have started it
 
     async def _run(self) -> None:
         connections, address = self._host.connections, self.entry.address
@@ -136,17 +136,17 @@ class ExperimentMachine:
             except PlatformUnavailable as error:
                 self._be_troubled(str(error))
                 await self._pause(failed)
-            except Exception as error:  # else the machine would be out of use without a word in the log
+            except Exception as error:  # without a log entry the machine would stay unused unnoticed
                 log.exception("machine %s", self.entry.address.host, extra={"action": "barrier"})
-                self._be_troubled(f"a fault in the manager: {error!r}")
+                self._be_troubled(f"bug in the manager: {error!r}")
                 await self._pause(failed)
 
     async def _pause(self, backoff: Backoff) -> None:
-        """Waits before the next try, which a person or another experiment may call for at once."""
+        """Waits before the next attempt; a user or another experiment may end the wait."""
         await happened(self._renewed, asyncio.timeout(backoff.next_wait()))
 
     async def _work(self, lease: Lease[Machine], machine: Machine) -> None:
-        """Follows the jobs there until other credentials come, or these are refused. Raises BadCredentials."""
+        """Follows the jobs there until the credentials change or are refused. Raises BadCredentials."""
         try:
             self._is_entered = True
             await self.jobs.enter_with(machine, [self.keeper_machine] if self.keeper_machine.places is None else [])
@@ -160,7 +160,7 @@ class ExperimentMachine:
             await self.jobs.leave()
 
     def renew(self, entry: Entry) -> None:
-        """Takes other fields of the same machine."""
+        """Accepts changed fields of the same machine."""
         before, self.entry = self.entry, entry
         if entry.python_path != before.python_path and self._lease is not None:
             self._lease.connection.look_for_python(entry.python_path)
@@ -170,16 +170,16 @@ class ExperimentMachine:
             self._renewing.add_done_callback(lambda _: self._renewed.set())
 
     def try_again(self) -> None:
-        """Has a login that failed tried again at once. Quiet for a machine that is in use."""
+        """Retries a failed login at once. Ignored for a machine in use."""
         if self._lease is not None and not self._is_entered:
             self._lease.connection.forget_refusals()
             self._renewed.set()
 
-    # How it is
+    # State
 
     @property
     def machine(self) -> Machine:
-        """The connection to the machine. Raises PlatformUnavailable while there is no login."""
+        """The connection to the machine. Raises PlatformUnavailable while it is not logged in to."""
         if self._lease is None or not self._is_entered:
             raise PlatformUnavailable(self.why, refused=True)
         return self._lease.connection
@@ -199,7 +199,7 @@ class ExperimentMachine:
 
     @property
     def is_out_of_use(self) -> bool:
-        """Whether the machine cannot be reached, or starts nothing for a while.
+        """Whether the machine is unreachable, or starts nothing for a while.
 
         False while its code is being sent, or the machine is drained.
         """
@@ -207,7 +207,7 @@ class ExperimentMachine:
 
     @property
     def why(self) -> str:
-        """The reason why the machine takes no jobs; empty: there is none."""
+        """The reason why the machine takes no jobs; empty: it takes jobs."""
         host = self.entry.address.host
         if self.is_left_alone:
             return f"{host} takes no trials: {self._trouble}"
@@ -218,18 +218,17 @@ class ExperimentMachine:
             return f"{host} is drained"
         if self.archive:
             return ""
-        doing = "the code is being sent" if self._shared is None else "its shared storage is looked at"
+        doing = "the code is being sent" if self._shared is None else "its shared storage is being checked"
         return f"{host}: {self._aside}" if self._aside else f"{host}: {doing}{self._progress}"
 
     @property
     def _fault_words(self) -> str:
-        """The fault of its connection, with the next step where the user must act; empty: none."""
+        """The fault of its connection, with the next step if the user must act; empty: none."""
         fault = self._lease.connection.fault if self._lease is not None else None
         return "" if fault is None else str(fault) if fault.is_wrong else fault.sentence
 
     def unasked(self, name: str) -> Observation:
-        """The report on a job while its machine cannot be asked: it counts as lost in time, unless its keeper is known
-        to run.
+        """The report on a job while its machine is unreachable: lost after a time, unless its keeper is known to run.
 
         A job with an undelivered cancellation counts as unreachable in any case.
         """
@@ -263,7 +262,7 @@ class ExperimentMachine:
 
     @property
     def free_processors(self) -> int:
-        """The number of processors that no job of this daemon has; below 0 where jobs share them."""
+        """The number of processors without a job of this daemon; negative if jobs share them."""
         greeting = self.machine.greeting
         return (greeting.processors if greeting is not None else 1) - len(self.machine.running)
 
@@ -278,7 +277,7 @@ class ExperimentMachine:
         assert self._lease is not None
         machine = self._lease.connection
         if machine.health.state is HealthState.UP and self.refusal is not None and self._lease.is_served:
-            self._renewed.set()  # another experiment has found out that this login is taken again
+            self._renewed.set()  # another experiment has logged in successfully
         if machine.health.state is not HealthState.DOWN:
             return
         if self._is_entered:
@@ -308,7 +307,7 @@ class ExperimentMachine:
             self.archive = await (self._send_code() if self._shared is None else self._share(self._shared))
             self.code_error = self._aside = ""
         except (PlatformError, OSError) as error:
-            return self.set_aside(str(error) if self._shared is not None else f"the code was not sent: {error}")
+            return self.set_aside(str(error) if self._shared is not None else f"sending the code failed: {error}")
         except (InvalidInput, SubmitRejected) as error:
             self.code_error = str(error)
         self.first.set()
@@ -319,9 +318,9 @@ class ExperimentMachine:
         self._refused_jobs.reset()
 
     def set_aside(self, why: str) -> None:
-        """Excludes a machine that answers and starts no job, for a while; the others go on.
+        """Excludes a machine that responds but starts no job, for a while; the others continue.
 
-        The next try sends the code again, as it may be missing.
+        The next attempt sends the code again, as it may be missing.
         """
         if why != self._aside:
             log.warning("%s takes no trials for a while: %s", self.entry.address.host, why)
@@ -343,7 +342,7 @@ class ExperimentMachine:
     # Shared storage
 
     async def _share(self, shared: SharedFolder) -> str:
-        """The path of the code on shared storage, once the machine has mounted the same storage as this one."""
+        """The path of the code on shared storage, after the machine has mounted the same storage as this one."""
         mark = await shared.ready(now=True)
         self.shared_folder = shared.there(await use_storage(self.entry, shared, mark))
         return f"{self.shared_folder}/{shared.archive}"
@@ -355,10 +354,10 @@ class ExperimentMachine:
         except PlatformError as error:
             failure = str(error)
         if failure:
-            log.warning("%s: its shared storage stays mounted: %s", self.entry.address.host, failure)
+            log.warning("%s: its shared storage could not be unmounted: %s", self.entry.address.host, failure)
 
     def _explained(self, report: Observation) -> Observation:
-        """The report on a trial; after a trial without its storage, the storage is checked again before the next."""
+        """The report on a trial. If the trial did not find its storage, it is checked again before the next trial."""
         if self._shared is None:
             return report
         explained = self._shared.explained(report, REMOTE_FIELD)

@@ -1,8 +1,8 @@
-"""The machines of one service: those of its list, and former ones. One that was taken out of the list keeps its jobs
-until they end, under whatever daemon, and what these wrote until the experiment is deleted.
+"""The machines of one service: those in its list, and removed ones, which keep their jobs until these end.
 
-They are kept in the service's folder: the config, and the secrets that it refers to, know nothing any more of a machine
-that was taken out, which is to be logged in to. Passwords are kept apart, where all secrets of the experiment are.
+Files of trials stay on removed machines until the experiment is deleted. The service's folder stores the machines:
+config and secrets no longer contain a removed machine, but the manager must log in to it. Passwords are stored
+separately, with all secrets of the experiment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _FILE = "machines.json"
 
-#: Fields of an entry that are secret.
+#: Secret fields of an entry.
 SECRETS = ("password", "sshPassphrase")
 
 #: An entry of `machineList`, canonical.
@@ -37,9 +37,9 @@ Section = Mapping[str, Any]
 
 
 def load_machines(folder: Path, private: PrivateText) -> dict[str, Section]:
-    """The machines by the keys of their connections; none when the file is missing or malformed.
+    """The machines by the keys of their connections; empty if the file is missing or malformed.
 
-    Raises OSError while the file or the secrets cannot be read, so that no machine is forgotten.
+    Raises OSError if the file or the secrets cannot be read, so that no machine is forgotten.
     """
     path = folder / _FILE
     try:
@@ -51,12 +51,12 @@ def load_machines(folder: Path, private: PrivateText) -> dict[str, Section]:
     except StoreError as error:
         raise OSError(str(error)) from error
     except (ValueError, KeyError, TypeError) as error:
-        log.warning("which machines there were is not known any more: %s: %s", path, error)
+        log.warning("the list of used machines is unreadable: %s: %s", path, error)
         return {}
 
 
 def save_machines(folder: Path, sections: Mapping[str, Section], private: PrivateText) -> None:
-    """Writes down the machines, given by key; first the secrets, which lay in the file itself once. Raises OSError."""
+    """Stores the machines, by key; secrets first, as earlier versions kept them in the file. Raises OSError."""
     found = {key: {name: one[name] for name in SECRETS if one.get(name)} for key, one in sections.items()}
     secrets = {key: own for key, own in found.items() if own}
     try:
@@ -74,22 +74,22 @@ def by_key(sections: Iterable[Section]) -> dict[str, Section]:
     return {Entry.of(section).address.key: section for section in sections}
 
 
-#: Seconds that entering waits for machines: those that answer later are used from then on.
+#: Seconds that entering waits for machines; slower ones are used when they respond.
 _ENTER_S = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """A machine that is in the list, or was."""
+    """A machine that is or was in the list."""
 
     entry: Entry
-    #: It may have jobs, as every machine of the list may.
+    #: It may have jobs, like every machine in the list.
     has_jobs: bool
 
 
 class ExperimentMachines:
-    """The machines of one service, by the keys of their connections; used between `start` and `stop`. `make`: makes
-    one of its entry."""
+    """The machines of one service, by the keys of their connections; used between `start` and `stop`. `make`: creates
+    one from its entry."""
 
     def __init__(self, host: Host, locations: JobLocations, make: Callable[[Entry], ExperimentMachine]) -> None:
         self._host = host
@@ -97,10 +97,10 @@ class ExperimentMachines:
         self._locations = locations
         self._make = make
         self._renewing: asyncio.Task[None] | None = None
-        #: One write at a time of the file of former machines.
+        #: Serializes writes of the file of former machines.
         self._writing = asyncio.Lock()
         self._all: dict[str, ExperimentMachine] = {}
-        #: Seconds for which machines are waited for when one can be used: trials go to all of them.
+        #: Seconds to wait for the other machines when one is usable, as trials are spread over all of them.
         self.together_s = 2.0
 
     def __iter__(self) -> Iterator[ExperimentMachine]:
@@ -112,7 +112,7 @@ class ExperimentMachines:
     def get(self, key: str) -> ExperimentMachine | None:
         return self._all.get(key)
 
-    # Their life
+    # Life cycle
 
     async def load(self, config: RemoteConfig) -> None:
         """Reads the machines of the list, and former ones that have jobs. Raises OSError."""
@@ -135,7 +135,7 @@ class ExperimentMachines:
 
     async def keep(self, config: RemoteConfig) -> None:
         """Writes the machines to the file that the next daemon reads. Raises OSError."""
-        if self._host.folder.is_dir():  # a plan is made for no experiment
+        if self._host.folder.is_dir():  # a dry run has no folder
             async with self._writing:
                 used = self._locations.used()
                 await asyncio.to_thread(
@@ -143,7 +143,7 @@ class ExperimentMachines:
                 )
 
     async def start(self) -> None:
-        """Starts the use of all machines. Raises BadCredentials when all of them refuse."""
+        """Starts using all machines. Raises BadCredentials if all of them refuse."""
         for site in self:
             site.start()
         await self._until_first()
@@ -157,7 +157,7 @@ class ExperimentMachines:
         await asyncio.gather(*(site.stop() for site in machines))
 
     def renew(self, config: RemoteConfig) -> None:
-        """Takes other credentials for the same machines."""
+        """Accepts other credentials for the same machines."""
         for entry in entries_of(config):
             if (site := self._all.get(entry.address.key)) is not None:
                 site.renew(entry)
@@ -168,16 +168,16 @@ class ExperimentMachines:
         try:
             await self.keep(config)
         except OSError as error:
-            log.warning("which machines there are is not written down: %s", error)
+            log.warning("the list of machines was not stored: %s", error)
 
     def _sections(self, config: RemoteConfig, used: Collection[str]) -> dict[str, Section]:
-        """The sections of all machines that are in the list, or were used, by key. Blocks."""
+        """The sections of all machines that are in the list or were used, by key. Blocks."""
         before = load_machines(self._folder, self._host.private)
         return {key: section for key, section in before.items() if key in used} | by_key(_listed(config))
 
     async def _until_first(self) -> None:
-        """Returns when a machine can be used and the others have had a moment, too, when it is known that none can,
-        or when it takes too long."""
+        """Returns when a machine is usable and the others have had a moment, when none is usable, or after a time
+        limit."""
         waiting = {asyncio.create_task(site.first.wait()) for site in self}
         loop = asyncio.get_running_loop()
         begun_s = loop.time()
@@ -194,7 +194,7 @@ class ExperimentMachines:
             for task in waiting:
                 task.cancel()
 
-    # Their room, where trials have no GPUs of their own
+    # Room without GPUs
 
     def plan(self, jobs: int) -> JobPlan:
         able = [site for site in self if site.takes_jobs]
@@ -213,19 +213,19 @@ class ExperimentMachines:
         return Room(free=0, why=self.why())
 
     def choose(self) -> ExperimentMachine | None:
-        """The machine with most processors that no job of ours has, of equal ones the first; None: none takes jobs."""
+        """The machine with most processors without a job of ours; None: no machine takes jobs."""
         able = [site for site in self if site.takes_jobs]
         return max(able, key=lambda site: site.free_processors, default=None)
 
-    # Why they take none
+    # Reasons
 
     def why_not_all(self) -> Wait | None:
-        """The reasons of machines that cannot be used while others can; None: there are none."""
+        """The reasons of unusable machines while others are usable; None: there are none."""
         out = [site for site in self if site.is_out_of_use]
         return self.why(out) if out else None
 
     def why(self, machines: Collection[ExperimentMachine] = ()) -> Wait:
-        """The reasons why machines take no jobs: of these, or of all of them."""
+        """The reasons why machines take no jobs: these, or all of them."""
         machines = machines or tuple(self)
         answers = any(site.is_up or site.is_left_alone for site in machines)
         code = WaitCode.PLATFORM_UNAVAILABLE if answers else WaitCode.MACHINE_DOWN
@@ -239,5 +239,5 @@ def entries_of(config: RemoteConfig) -> list[Entry]:
 
 
 def _listed(config: RemoteConfig) -> list[Section]:
-    """The entries as they are written down, in camelCase."""
+    """The entries as stored, in camelCase."""
     return [machine.model_dump(by_alias=True, exclude_none=True) for machine in config.machine_list]

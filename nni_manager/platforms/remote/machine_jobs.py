@@ -1,4 +1,4 @@
-"""The jobs of one experiment on its machines: which machine has which, and the reports of a machine's keeper."""
+"""The jobs of one experiment on its machines: where each job runs, and the reports of each machine's keeper."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from trial_runner import protocol
 from trial_runner.wire.descriptors import Descriptor
 
 _FILE = "machines.tsv"
-#: In place of a machine: the job is unwanted; with `_GONE`: and its keeper has forgotten it.
+#: In place of a machine: the job is unwanted; with `_GONE`: its keeper has also forgotten it.
 _UNWANTED = "-"
 _GONE = "--"
 
 
 class JobLocations:
-    """The file of the machines that jobs were started on, and what it says. Threads write and read the file; what it
-    says changes on the event loop alone, as submissions go through it while others are written down."""
+    """The file with the machine of each job, and its content. Threads write and read the file. The content changes only
+    on the event loop, as submissions iterate over it during writes."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
-        #: One write at a time, so that the file's lines stand in the order in which they were taken.
+        #: Serializes writes, so that lines are in the order of the submissions.
         self._writing = asyncio.Lock()
         self._machines: dict[str, str] = {}
-        #: Name of a trial's first job → its attempts' numbers → their machines.
+        #: Name of a trial's first job → numbers of its attempts → their machines.
         self._attempts: dict[str, dict[int, str]] = {}
         self._unwanted: set[str] = set()
         self._gone: set[str] = set()
@@ -46,12 +46,12 @@ class JobLocations:
             self._take(name, machine)
 
     def machine(self, job_name: str) -> str | None:
-        """The key of the machine of a job; None: it was never started, as far as this file knows."""
+        """The key of a job's machine; None: according to this file, the job never started."""
         return self._machines.get(job_name)
 
     def machines(self, first_job: str, before: int | None = None) -> list[str]:
-        """The keys of the machines of a trial's attempts, or of those before one of this number, of the last one first;
-        each once. `first_job`: the name of its first attempt's job."""
+        """The keys of the machines of a trial's attempts, latest first, without duplicates. With a number: only of the
+        attempts before it. `first_job`: name of the first attempt's job."""
         attempts = self._attempts.get(first_job, {})
         earlier = sorted((number for number in attempts if before is None or number < before), reverse=True)
         return list(dict.fromkeys(attempts[number] for number in earlier))
@@ -61,29 +61,29 @@ class JobLocations:
         return any(at == machine and name not in self._gone for name, at in self._machines.items())
 
     def used(self) -> frozenset[str]:
-        """The machines on which a job was ever started; its files stay there until the experiment is deleted."""
+        """The machines on which any job started; its files stay there until the experiment is deleted."""
         return frozenset(self._machines.values())
 
     def is_wanted(self, job_name: str) -> bool:
         return job_name not in self._unwanted
 
     async def put(self, job_name: str, machine: str) -> None:
-        """Notes that a job is about to be started on a machine. Raises OSError."""
+        """Notes that a job is about to start on a machine. Raises OSError."""
         if self._machines.get(job_name) != machine or job_name in self._unwanted:
             await self._write([job_name], machine)
 
     def know(self, job_name: str, machine: str) -> None:
-        """Notes a job's machine as its handle names it, unless the file has one."""
+        """Notes a job's machine from its handle, unless the file has one."""
         if job_name not in self._machines:
             self._place(job_name, machine)
 
     async def give_up(self, job_names: Iterable[str]) -> None:
-        """Notes that jobs are to end, wherever they are found. Raises OSError."""
+        """Notes that jobs are to end, wherever they are. Raises OSError."""
         if names := [name for name in job_names if name not in self._unwanted]:
             await self._write(names, _UNWANTED)
 
     async def note_gone(self, job_names: Iterable[str]) -> None:
-        """Notes that the keeper of these jobs has forgotten them, or is gone. Raises OSError."""
+        """Notes that the keeper of these jobs has forgotten them or no longer exists. Raises OSError."""
         if names := [name for name in job_names if name not in self._gone]:
             await self._write(names, _GONE)
 
@@ -123,19 +123,21 @@ def _append(path: Path, text: str) -> None:
 
 
 def _attempt(job_name: str) -> tuple[str, int]:
-    """The name of the first job of a trial, and the number of its attempt whose job this is."""
+    """The name of the trial's first job, and the number of this job's attempt."""
     number = attempt_directory_of(job_name).partition("-")[2]
     return (job_name.removesuffix(f"-{number}"), int(number)) if number.isdecimal() else (job_name, 1)
 
 
-#: Seconds for a machine to accept a cancellation; the stop of an experiment waits for it.
+#: Seconds for a machine to accept a cancellation; stopping an experiment waits for it.
 _STOP_PATIENCE_S = 5.0
 
 
 class MachineJobs(KeeperJobs):
-    """The jobs of one experiment at a machine's keeper. `on_up`, `on_down`: called when the keeper can be asked, and
-    when it cannot any more; `explained`: makes a report with more to say; `started`, `refused`: called when the machine
-    has started a job, and when it could not now, for a reason that is the machine's."""
+    """The jobs of one experiment at a machine's keeper.
+
+    `on_up`, `on_down`: called when the keeper becomes reachable or unreachable. `explained`: adds details to a report.
+    `started`, `refused`: called when the machine has started a job, or could not for a reason of its own.
+    """
 
     def __init__(
         self,
@@ -168,7 +170,7 @@ class MachineJobs(KeeperJobs):
         self._started = started
         self._refused = refused
         self.is_up = False
-        #: Names of jobs that run there or ran, as this daemon has heard.
+        #: Names of jobs that run or ran there, as reported to this daemon.
         self.seen: set[str] = set()
 
     async def forget(self, names: Sequence[str]) -> None:
@@ -176,11 +178,11 @@ class MachineJobs(KeeperJobs):
         self.seen.difference_update(names)
 
     def report_of(self, job: Mapping[str, Any]) -> Observation:
-        """The report on a job, with the machine it is on."""
+        """The report on a job, with its machine."""
         if job["state"] != protocol.PREPARING:
             self.seen.add(job["name"])
         report, host = self._explained(super().report_of(job)), self._address.host
-        return replace(report, place=report.place or host)  # the ledger names the machine with its GPUs
+        return replace(report, place=report.place or host)  # for jobs with GPUs, the ledger names the machine
 
     def on_changed(self, job_name: str, job: dict[str, Any]) -> None:
         if job["state"] == protocol.RUNNING:
@@ -205,5 +207,5 @@ class MachineJobs(KeeperJobs):
 
 
 def attempt_folder(folder: str, job_name: str) -> str:
-    """The folder of a job's attempt; `folder`: of the experiment on the machine."""
+    """The folder of a job's attempt. `folder`: the experiment's on the machine."""
     return f"{folder}/trials/{attempt_directory_of(job_name)}"

@@ -1,5 +1,4 @@
-"""The adapter of `remote`: trials run on machines reached by SSH, each through a keeper there that outlives daemon
-and connection."""
+"""The adapter of `remote`: trials run on machines reached by SSH. A keeper on each outlives daemon and connection."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
             python_version=config.trial_python_version or "",
         )
         self._machines = ExperimentMachines(host, self._locations, make)
-        #: None where trials have no GPUs of their own.
+        #: None: trials reserve no GPUs.
         self._pool: MachinePool | None = None
 
     @classmethod
@@ -75,7 +74,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         demands = {entry: self._demand(entry) for entry in entries_of(self.config)}
         return await look(demands, self.host.connections, self._shared, self.config.trial_python_version or "")
 
-    # Its life
+    # Life cycle
 
     async def __aenter__(self) -> Self:
         with _written_down():
@@ -119,7 +118,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         )
 
     def _on_change(self) -> None:
-        """Notes that a machine can be used, or cannot any more."""
+        """Notes that a machine became usable or unusable."""
         if self._pool is not None:
             self._pool.reach({site.keeper_machine.name: site.why for site in self._machines if not site.takes_jobs})
         self.host.wake("")
@@ -165,7 +164,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         return {handle: _judged(handle, told[handle.job_name], site) for handle in handles}
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        """Asks jobs to end. Those on machines that are away are asked when these are back."""
+        """Asks jobs to end. Jobs on unreachable machines are asked when these are back."""
         await self._each(handles, lambda site, names: site.cancel(names, grace_period_s))
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
@@ -182,7 +181,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
     async def _each(
         self, handles: Sequence[JobHandle], ask: Callable[[ExperimentMachine, Sequence[str]], Awaitable[None]]
     ) -> list[str]:
-        """Asks the machines that jobs are on; answers why some could not be asked."""
+        """Asks the machines of the jobs; returns the reasons of failures."""
         away = []
         for key, group in self._by_machine(handles).items():
             if (site := self._machines.get(key)) is not None:
@@ -202,7 +201,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         try:
             told = await site.jobs.request("read", attempt_directory=directory, file=name, offset=offset, limit=limit)
         except SubmitRejected:
-            raise NotFound(f"there is no file {name!r} that can be read of {handle.job_name}") from None
+            raise NotFound(f"{handle.job_name} has no readable file {name!r}") from None
         return base64.b64decode(told["data"])
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
@@ -210,7 +209,7 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
         return list((await site.jobs.request("files", attempt_directory=directory))["files"])
 
     def _place_of(self, handle: JobHandle, name: str) -> tuple[ExperimentMachine, str]:
-        """The machine of a job and its folder there. `name`: what is to be read. Raises NotFound."""
+        """The machine of a job and its folder there. `name`: the file to read. Raises NotFound."""
         key, folder = place_of(handle)
         site = self._machines.get(key)
         if site is None or not site.is_up:
@@ -236,10 +235,10 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
             with _written_down():
                 known = await self._machines.look_up(self.config)
             await cleaning.clean(known, self.host, is_deleted=not job_names)
-            if self.host.folder.is_dir():  # it may be deleted
+            if self.host.folder.is_dir():  # the experiment may be deleted
                 await self._locations.note_gone(job_names)
             return
-        await self._locations.give_up(job_names)  # wherever they are found later
+        await self._locations.give_up(job_names)  # wherever they are
         for site in self._machines:
             if site.is_up:
                 await site.jobs.forget(job_names)
@@ -255,16 +254,16 @@ class RemotePlatform(OnSharedStorage[RemoteConfig]):
 
 @contextmanager
 def _written_down() -> Iterator[None]:
-    """A context for reading and writing the file of machines: an OSError becomes PlatformUnavailable and is retried."""
+    """A context for reading and writing the file of machines. OSError becomes PlatformUnavailable and is retried."""
     try:
         yield
     except OSError as error:
-        raise PlatformUnavailable(f"which machines there are and were is not known now: {error}") from error
+        raise PlatformUnavailable(f"the list of machines cannot be read or written: {error}") from error
 
 
 def _judged(handle: JobHandle, report: Observation, site: ExperimentMachine) -> Observation:
-    """The keeper's report on a job. A job unknown to it that was never seen never ran: the keeper writes accepted jobs
-    down before they start."""
+    """The keeper's report on a job. If the keeper never knew the job, it never ran: the keeper records accepted jobs
+    before starting them."""
     is_unheard_of = report is site.jobs.unheard_of and handle.job_name not in site.jobs.seen
     return replace(report, was_never_taken=True) if is_unheard_of else report
 

@@ -24,13 +24,13 @@ from nni_manager.shared_storage.shared_folder import SharedFolder
 from nni_manager.shared_storage.shared_mount import REMOTE_FIELD
 from trial_runner import protocol
 
-#: Seconds for one machine: less than a preflight may take in all.
+#: Seconds for one machine; less than the limit of the whole preflight.
 _LOOK_S = 58.0
-#: Seconds that clocks may differ by without a finding; more does not harm results, either.
+#: Tolerated clock difference in seconds; larger ones do not affect results, either.
 _SKEW_S = 60
 _LEAST_FREE_BYTES = 1024**3
 _LEAST_FREE_INODES = 500
-#: What a finding about the Python of trials is about.
+#: Subject of findings about the Python of trials.
 _PYTHON = "python3 of trials"
 
 
@@ -40,11 +40,11 @@ async def look(
     shared: SharedFolder | None = None,
     python_version: str = "",
 ) -> list[PreflightFinding]:
-    """Findings about all machines, asked at the same time. `connections`: of the manager that will use them;
-    `python_version`: of the Python that trials need, ``3.11``; empty: any will do.
+    """Findings about all machines, checked concurrently. `connections`: of the manager that will use them;
+    `python_version`: of the Python that trials need, ``3.11``; empty: any.
 
-    Where one of several machines fails, the others do the work: that is a warning, but for a Python of another version.
-    Raises OSError where the manager's own place cannot be read.
+    If some of several machines fail, the others run the trials: a warning, except for another version of Python.
+    Raises OSError if the manager's own folder cannot be read.
     """
     place = None if connections.place is None else await asyncio.to_thread(connections.place)
     look = _Look(connections.identity, place, python_version)
@@ -58,7 +58,7 @@ async def look(
 
 def _judged(found: Sequence[list[PreflightFinding]]) -> list[PreflightFinding]:
     usable = any(all(one.severity not in _FATAL for one in findings) for findings in found)
-    # a machine with another Python for trials is there, and stays as it is
+    # a machine with another Python for trials is reachable, and will not change
     return [
         _lighter(one) if usable and not one.subject.endswith(_PYTHON) else one for findings in found for one in findings
     ]
@@ -69,14 +69,14 @@ _FATAL = (Severity.WRONG, Severity.AWAY)
 
 @dataclass(slots=True)
 class _Look:
-    """What is looked for. `identity`, `place`: the manager's; `storage`: the text of a program that checks mounts
-    there, empty: no storage is shared."""
+    """Settings of the checks. `identity`, `place`: the manager's; `storage`: text of a program that checks mounts
+    there, empty: no shared storage."""
 
     identity: str
     place: Place | None
     python_version: str
     storage: str = ""
-    #: Those that were logged in to.
+    #: Machines that were logged in to.
     reached: set[Entry] = field(default_factory=set)
 
     async def at_all(self, entries: Mapping[Entry, Demand]) -> list[list[PreflightFinding]]:
@@ -108,7 +108,7 @@ class _Look:
             return greeting, greeting.now_ms / 1000 - time.time()
 
     async def _beside(self, entry: Entry) -> AsyncIterator[PreflightFinding]:
-        """What is asked for by further logins, where it matters. Raises MachineFault."""
+        """Checks that need further logins, if relevant. Raises MachineFault."""
         host = entry.address.host
         if self.storage:
             yield (await ask(entry, self.storage)).finding(f"{host}: {REMOTE_FIELD}")
@@ -118,12 +118,12 @@ class _Look:
 
 
 def _late(is_reached: bool) -> Fault:
-    """The fault of a machine that took too long. Logins and answers have limits of their own; here these add up."""
+    """The fault of a machine that took too long. Logins and answers have limits of their own; this limits their sum."""
     if is_reached:
-        sentence = f"it is logged in to, but has not answered all questions within {_LOOK_S:.0f} s (timeout)"
-        return Fault(subject="session", sentence=sentence, fix="see whether the machine is overloaded")
-    sentence = f"it is not logged in to within {_LOOK_S:.0f} s (timeout)"
-    return Fault(subject="login", sentence=sentence, fix="see how long `ssh` takes to it, and to the jump hosts")
+        sentence = f"it is logged in to, but did not answer all queries within {_LOOK_S:.0f} s (timeout)"
+        return Fault(subject="session", sentence=sentence, fix="check whether the machine is overloaded")
+    sentence = f"the login did not finish within {_LOOK_S:.0f} s (timeout)"
+    return Fault(subject="login", sentence=sentence, fix="check how long `ssh` takes to it, and to the jump hosts")
 
 
 def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[PreflightFinding]:
@@ -143,31 +143,31 @@ def _judge(host: str, greeting: Greeting, offset_s: float) -> Iterator[Preflight
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject=f"{host}: keeper",
-            fix="wait for them, or go on with them under a manager of that version",
-            sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they run"
-            " on, and it gets no others until they have ended",
+            fix="wait for them, or use a manager of that version",
+            sentence=f"trials of a manager of version {greeting.keeper} run there, this is {protocol.VERSION}: they"
+            " continue, and new trials must wait until they have ended",
         )
     if greeting.free_inodes is not None and greeting.free_inodes < _LEAST_FREE_INODES:
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject=f"{host}: disk",
-            fix="remove files there",
+            fix="delete files there",
             sentence=f"the file system of {greeting.home} has {greeting.free_inodes or 'no'} free inodes",
         )
     if greeting.disk_free_bytes < _LEAST_FREE_BYTES:
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject=f"{host}: disk",
-            fix="make room there",
-            sentence=f"{size(greeting.disk_free_bytes)} are free in {greeting.home}",
+            fix="free disk space there",
+            sentence=f"only {size(greeting.disk_free_bytes)} are free in {greeting.home}",
         )
     if abs(offset_s) > _SKEW_S:
         yield PreflightFinding(
             severity=Severity.WARNING,
             subject=f"{host}: clock",
-            fix="have it follow a time server",
+            fix="synchronize it with a time server",
             sentence=f"its clock is {abs(offset_s):.0f} s {'ahead of' if offset_s > 0 else 'behind'} this machine's;"
-            " times that are shown are put right",
+            " displayed times are corrected",
         )
 
 
@@ -188,4 +188,4 @@ def _finding(host: str, fault: Fault) -> PreflightFinding:
 def _lighter(finding: PreflightFinding) -> PreflightFinding:
     if finding.severity not in _FATAL:
         return finding
-    return replace(finding, severity=Severity.WARNING, sentence=f"{finding.sentence}; it gets no trial until then")
+    return replace(finding, severity=Severity.WARNING, sentence=f"{finding.sentence}; it gets no trials until then")

@@ -1,10 +1,10 @@
-"""What a machine is given before it runs trials: the experiment's code, or its shared storage.
+"""Prepares a machine for trials: sends the experiment's code, or checks its shared storage.
 
-The code goes there once, in pieces, each asked for when the last one has arrived: results come the other way meanwhile,
-and starts of other experiments' jobs pass between two pieces.
+The code is sent once, in pieces, each after the previous one has arrived, so that results and job starts of other
+experiments can pass between pieces.
 
-A program that runs there checks, mounts and leaves shared storage. The keeper does not touch that, as every access to
-it blocks while its server is gone. The program has a login of its own: a server may allow one session per login.
+A program on the machine checks, mounts and unmounts shared storage. The keeper does not access it, as every access
+blocks while the file server is down. The program logs in separately: a server may allow only one session per login.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from nni_manager.shared_storage.shared_mount import ANSWER_S, REMOTE_FIELD, Mark
 
 
 async def ask(entry: Entry, text: str) -> MountAnswer:
-    """The answer of a machine about shared storage. `text`: of `SharedFolder.program_elsewhere`.
+    """The answer of a machine about shared storage. `text`: from `SharedFolder.program_elsewhere`.
 
     Raises MachineFault or PlatformUnavailable.
     """
     try:
         return answer_of(await first_line(entry, text, ANSWER_S))
     except ValueError as error:
-        raise PlatformUnavailable(f"{REMOTE_FIELD}: it could not be looked at ({error})", refused=True) from error
+        raise PlatformUnavailable(f"{REMOTE_FIELD}: the check failed ({error})", refused=True) from error
 
 
 async def use_storage(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
-    """Makes sure that a machine has mounted the storage and shows the mark; answers where, absolute. Raises
+    """Ensures that a machine has mounted the storage and sees the marker file; returns the absolute path. Raises
     PlatformError."""
     answer = await _asked(entry, shared.program_elsewhere("use", mark))
     answer.require(REMOTE_FIELD)
@@ -43,7 +43,7 @@ async def use_storage(entry: Entry, shared: SharedFolder, mark: Mark) -> str:
 
 
 async def leave_storage(entry: Entry, shared: SharedFolder) -> str:
-    """Unmounts the storage that we have mounted on a machine for the experiment; answers why not, empty: it did.
+    """Unmounts storage that we mounted on a machine for the experiment; returns the reason of a failure, or empty.
 
     Raises PlatformError.
     """
@@ -61,7 +61,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 async def ship(machine: Machine, archive: Path, target: str, tell: Callable[[int, int], None]) -> None:
-    """Sends an archive to a machine. `tell`: called with the bytes that are there, and how many there are in all.
+    """Sends an archive to a machine. `tell`: called with the number of bytes sent, and the total.
 
     Raises PlatformError, OSError.
     """

@@ -1,5 +1,5 @@
-"""The start of a job: the choice of machine and GPUs, the exclusion of machines that fail to start it, and the request
-to a machine's keeper, with its folder, its command and its environment."""
+"""Starts jobs: chooses machine and GPUs, excludes machines that fail to start a job, and sends the request to the
+keeper, with folder, command and environment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trial_runner import protocol
 
 
 class Starting:
-    """The starting of one service's jobs. `pool`: None where trials have no GPUs of their own."""
+    """Starts the jobs of one service. `pool`: None: trials reserve no GPUs."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Starting:
         key = self._locations.machine(spec.name)
         known = self._machines.get(key) if key is not None else None
         if spec.is_repeat and key is not None and (known is None or not known.is_up):
-            return handle_of(spec.name, key, "")  # it may run there; `observe` finds out
+            return handle_of(spec.name, key, "")  # it may run there; `observe` will tell
         if not spec.is_repeat and known is not None and not known.takes_jobs:
             known = None
         if not any(one.is_up for one in self._machines):
@@ -61,7 +61,7 @@ class Starting:
         return await self._pass_over(spec, lambda: self._start_at_best(spec, known))
 
     async def _pass_over(self, spec: JobSpec, start: Callable[[], Awaitable[JobHandle | NoRoom]]) -> JobHandle | NoRoom:
-        """Starts a job on the next machine where one fails to start it, for example with a full disk."""
+        """Starts a job, and tries the next machine if one fails to start it, for example because its disk is full."""
         for _ in range(len(self._machines)):
             try:
                 return await start()
@@ -123,7 +123,7 @@ class Starting:
 
 @contextmanager
 def _counted(machine: Machine, name: str) -> Iterator[None]:
-    """A context that counts a job among those that run on a machine, unless it was certainly not started."""
+    """A context that counts a job as running on a machine, unless it certainly did not start."""
     machine.running.add(name)
     try:
         yield
@@ -135,7 +135,7 @@ def _counted(machine: Machine, name: str) -> Iterator[None]:
 
 @contextmanager
 def _judged(site: ExperimentMachine) -> Iterator[None]:
-    """A context that excludes a machine for a while when it fails to start a job."""
+    """A context that excludes a machine for a while if it fails to start a job."""
     try:
         yield
     except PlatformUnavailable as error:
@@ -154,7 +154,7 @@ def request_of(
     archive: str,
     sha256: str,
 ) -> dict[str, Any]:
-    """The request of a job. `folder`: of the experiment on the machine; `archive`: its code, of that SHA-256."""
+    """The request for a job. `folder`: the experiment's on the machine; `archive`: its code, with that SHA-256."""
     code = f"{attempt_folder(folder, spec.name)}/{protocol.CODE_FOLDER}"
     told = _request(spec, entry, greeting, reservation, folder=folder, code=code)
     return {**told, "code": {"archive": archive, "folder": code, "sha256": sha256}}
@@ -170,13 +170,13 @@ def request_on_storage(
     shared: SharedFolder,
     there: str,
 ) -> dict[str, Any]:
-    """The request of a job that works on shared storage; `there`: the experiment's folder on it."""
+    """The request for a job on shared storage. `there`: the experiment's folder on it."""
     own = shared.environment(spec.name, there)
     told = _request(spec, entry, greeting, reservation, folder=folder, code=own[protocol.ENV_CODE_DIR])
     spec = dataclasses.replace(spec, command=told["command"])
     return {
         **told,
-        # the command goes to its code itself: a folder on storage that hangs would hold up the keeper
+        # the command changes to its folder itself: a hanging storage folder would block the keeper
         "command": shared.command(spec, there, greeting.interpreter),
         "directory": "/",
         "environment": {**told["environment"], **own},
@@ -197,19 +197,19 @@ def _request(
 
 
 def handle_of(job_name: str, machine: str, folder: str) -> JobHandle:
-    """The handle of a job. `folder`: of the attempt; empty: not known, as the machine was away."""
+    """The handle of a job. `folder`: the attempt's; empty: unknown, as the machine was unreachable."""
     data = json.dumps({"machine": machine, "folder": folder})
     return JobHandle(platform="remote", version=1, job_name=job_name, data=data)
 
 
 def place_of(handle: JobHandle) -> tuple[str, str]:
-    """The machine's key and the attempt's folder there, as a job's handle has them."""
+    """The machine's key and the attempt's folder there, from a job's handle."""
     data = json.loads(handle.data)
     return data["machine"], data["folder"]
 
 
 def _environment(spec: JobSpec, entry: Entry, greeting: Greeting, attempt: str, code: str) -> dict[str, str]:
-    """The environment of a trial: that of the machine's own user, then the trial protocol."""
+    """The environment of a trial: that of the machine's user, then the trial protocol's."""
     own = {name: value for name, value in greeting.environment.items() if name not in OF_THE_SESSION}
     if entry.python_path:
         own["PATH"] = f"{folder_of_python(entry.python_path, greeting.home)}:{own.get('PATH', '/usr/bin:/bin')}"

@@ -1,4 +1,4 @@
-"""The Python of trials on a machine, asked for by a login of its own: a server may allow one session per login."""
+"""The Python of trials on a machine. Logs in separately: a server may allow only one session per login."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from nni_manager.machines.ssh.faults import MachineFault
 from nni_manager.platform_kit import trial_python
 from nni_manager.platform_kit.trial_python import TrialPython
 
-#: Variables of the session that logged in, which trials do not get.
+#: Variables of the login session that trials do not get.
 OF_THE_SESSION = frozenset(
     {"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH_ORIGINAL_COMMAND", "OLDPWD", "PWD", "SHLVL"}
 )
-#: What puts another Python first.
-HOW = "name the folder of {} in `pythonPath` of that machine"
-#: Seconds for the answer and the start of what asks.
+#: How to select another Python.
+HOW = "set `pythonPath` of that machine to the folder of {}"
+#: Seconds for the answer, including the start of the program that asks.
 _LIMIT_S = trial_python.ANSWER_S + 4.0
 
 
 async def ask(entry: Entry) -> TrialPython:
-    """The Python of trials there, found as their commands find it: after `preCommand`, with `pythonPath` in front of
+    """The Python of trials there, found as by their commands: after `preCommand`, with `pythonPath` prepended to
     PATH.
 
     Raises MachineFault.
@@ -38,9 +38,9 @@ async def ask(entry: Entry) -> TrialPython:
 
 
 async def trouble(entry: Entry, needed: str) -> str:
-    """Why trials that need a version of Python get no place there, with what to do; empty: they do, or need none.
+    """Why trials that need a version of Python get no place there, with what to do; empty: no reason.
 
-    The preflight has asked all machines but those that were away then, and new ones. Raises PlatformError.
+    The preflight checked all machines except those that were unreachable, and new ones. Raises PlatformError.
     """
     if not needed or entry.is_drained:
         return ""
@@ -53,14 +53,14 @@ async def trouble(entry: Entry, needed: str) -> str:
 
 
 def command_of(command: str, before: str) -> str:
-    """The trial's command after `preCommand`; a failure of that fails the trial."""
+    """The trial's command after `preCommand`; if that fails, the trial fails."""
     if not before:
         return command
     return f"{before.rstrip()}\n_nni_status=$?; [ $_nni_status = 0 ] || exit $_nni_status\n{command}"
 
 
 def folder_of_python(python_path: str, home: str) -> str:
-    """The folder that is put in front of PATH: where `pythonPath` names an interpreter, the folder it is in."""
+    """The folder that is prepended to PATH. If `pythonPath` is an interpreter: the folder of the interpreter."""
     path = f"{home}/{python_path[2:]}" if python_path.startswith("~/") else python_path
     name = PurePosixPath(path).name
     return str(PurePosixPath(path).parent) if name.startswith("python") and "/bin/" in path else path

@@ -1,4 +1,4 @@
-"""The platform `scripted`: a cluster that acts out a script.
+"""The platform `scripted`: simulates a cluster from a script.
 
 See `README.md` for what users write.
 """
@@ -12,5 +12,5 @@ PLATFORM = PlatformDescription(
     name="scripted",
     config=ScriptedConfig,
     adapter="nni_manager.platforms.scripted.platform:ScriptedPlatform",
-    summary="acts out a script from its config, faults included: a way to try settings without a cluster",
+    summary="simulates a cluster, faults included, from a script in its config; for trying settings without one",
 )

@@ -218,24 +218,24 @@ class ScriptedConfig(PlatformSection):
     def _has_machines_that_fit(self) -> Self:
         names = [machine.name for machine in self.machines]
         if names and self.launch != "process":
-            raise ValueError("has machines, which need launch: process; set that, or remove machines")
+            raise ValueError("requires launch: process with machines; set it, or remove machines")
         if len(set(names)) < len(names):
-            raise ValueError("names a machine twice; each has one entry in machines")
+            raise ValueError("has a machine twice; keep one entry of each in machines")
         if strangers := [span.machine for span in self.unreachable if span.machine not in names]:
             raise ValueError(f"has {strangers[0]} unreachable, which is not one of its machines")
         if names and max(map(self.usable, self.machines)) < self.places_of_trial:
             raise ValueError(
                 f"has no machine with the {self.places_of_trial} places that a trial needs; lower trialGpuNumber, or"
-                " look at places and gpuIndices"
+                " check places and gpuIndices"
             )
         return self
 
     @property
     def places_of_trial(self) -> int:
-        """The number of places, all of one machine, that a trial needs."""
+        """The number of places, all on one machine, that a trial needs."""
         return 1 if self.trial_gpu_number is None else self.trial_gpu_number
 
     def usable(self, machine: Machine) -> int:
-        """The number of places of a machine that trials may have."""
+        """The number of a machine's places that trials may use."""
         indices = range(machine.places)
         return len([i for i in indices if self.gpu_indices is None or i in self.gpu_indices])

@@ -1,5 +1,5 @@
-"""Events of the scripted cluster, sent by timers, and twice where the script says so; and reports of simulated jobs: a
-registration, and outbox lines that no file holds."""
+"""Events of the scripted cluster, sent by timers, optionally twice; and reports of simulated jobs: a registration and
+outbox lines without a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trial_runner import protocol
 
 
 class Events:
-    """The events of jobs. `is_doubled`: each comes twice, and after a change the former state is reported once more."""
+    """The events of jobs. `is_doubled`: each is sent twice, and the previous state is repeated after a change."""
 
     def __init__(self, host: Host, *, is_doubled: bool) -> None:
         self._host = host
@@ -28,13 +28,13 @@ class Events:
             self._host.wake(job_name)
 
     def wake_in(self, job_name: str, milliseconds: int) -> None:
-        """Wakes a job after so many milliseconds; replaces its earlier timer."""
+        """Wakes a job after a number of milliseconds; replaces its earlier timer."""
         self._cancel(job_name)
         loop = asyncio.get_running_loop()
         self._timers[job_name] = loop.call_later(milliseconds / 1000, self.wake, job_name)
 
     def tell(self, job_name: str, report: Observation) -> Observation:
-        """The report that answers a question about this job."""
+        """The job's report for a query."""
         if not self._is_doubled:
             return report
         if (stale := self._stale.pop(job_name, None)) is not None:
@@ -68,13 +68,13 @@ class SimulatedReports:
         self._host = host
         self._times = times
         self._registered: set[str] = set()
-        #: Bytes stored of each job's outbox, once it is known.
+        #: Stored bytes of each job's outbox, once known.
         self._stored: dict[str, int] = {}
 
     async def tell(self, job: Job, now_ms: int) -> None:
-        """Delivers the reports of a job that are due; returns when they are stored.
+        """Delivers the due reports of a job; returns when they are stored.
 
-        Raises PlatformUnavailable and what the store raises.
+        Raises PlatformUnavailable and the store's errors.
         """
         if now_ms >= job.starts_ms:
             await self._register(job)
@@ -106,7 +106,7 @@ class SimulatedReports:
             delivery = await self._host.deliver(job_name, protocol.MAIN_OUTBOX, start, end, [text])
             if delivery.resend:
                 self._stored.pop(job_name, None)
-                raise PlatformUnavailable(f"what job {job_name} reported before is not stored; it is told again")
+                raise PlatformUnavailable(f"an earlier report of job {job_name} is not stored yet; sending it again")
         self._stored[job_name] = end
 
     async def _stored_bytes(self, job_name: str) -> int:

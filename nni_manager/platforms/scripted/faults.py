@@ -1,5 +1,7 @@
-"""Faults of the scripted cluster itself: outages, refused credentials, no room. They follow the clock alone. And the
-account that experiments share: one login and one pace for all of them, and the cluster's own log of both."""
+"""Faults of the scripted cluster, such as outages, refused credentials and no room, which depend on the clock only.
+
+Also the account that experiments share: one login and one rate limit, and the cluster's log of both.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from nni_manager.platforms.scripted.config import Account, ScriptedConfig, Span
 from nni_manager.platforms.scripted.jobs import Jobs
 from nni_manager.web_services.pacing import Pacing
 
-#: Seconds that stand for an endless span.
+#: Seconds that represent an unlimited span.
 _FOR_EVER_S = 1e6
 
 
@@ -33,18 +35,18 @@ class Faults:
         self._alone_until_ms = 0
 
     async def enter(self) -> None:
-        """Refuses to be connected to while the script says so. Raises PlatformUnavailable, OSError."""
+        """Refuses connections while the script says so. Raises PlatformUnavailable, OSError."""
         if (until := _until(self.config.enter_outage, await self._since_s())) is not None:
-            raise PlatformUnavailable(f"the scripted cluster cannot be connected to {until} (enterOutage)")
+            raise PlatformUnavailable(f"the scripted cluster refuses connections {until} (enterOutage)")
 
     async def check(self, verb: str) -> None:
-        """Refuses calls while the script says so; called first by every verb.
+        """Refuses calls while the script says so; every verb calls it first.
 
         Raises PlatformUnavailable or BadCredentials.
         """
         config = self.config
         if config.wrong_credentials is None and not self._is_accepted():
-            raise BadCredentials("the scripted cluster refuses our token (acceptedToken); give another one")
+            raise BadCredentials("the scripted cluster refuses the token (acceptedToken); set another one")
         if not (config.outage or config.wrong_credentials or config.retry_after or config.hang):
             return
         since_s = await self._since_s()
@@ -54,25 +56,25 @@ class Faults:
         until = _until(config.wrong_credentials, since_s)
         if until is not None and not (config.accepted_token and self._is_accepted()):
             raise BadCredentials(
-                f"the scripted cluster refuses our credentials {until} (wrongCredentials); give others, or resume later"
+                f"the scripted cluster refuses the credentials {until} (wrongCredentials); set others, or resume later"
             )
         self._leave_alone(since_s)
 
     def no_room(self) -> Wait | None:
-        """The reason why the cluster takes no jobs now; None: it does."""
+        """The reason why the cluster takes no jobs now; None: it takes jobs."""
         span = self.config.no_room
         if span is None or _until(span, (self._clock() - self._begun_ms) / 1000) is None:
             return None
         return Wait(code=WaitCode.QUOTA, sentence=span.sentence)
 
     def unreachable(self) -> Mapping[str, str]:
-        """The machines that cannot be asked now, each with the reason."""
+        """The machines that are unreachable now, each with the reason."""
         since_s = (self._clock() - self._begun_ms) / 1000
         found = [(span.machine, _until(span, since_s)) for span in self.config.unreachable]
         return {name: f"{name} cannot be reached {until} (unreachable)" for name, until in found if until}
 
     def next_change_s(self) -> float | None:
-        """Seconds until the room changes by itself; None: it does not."""
+        """Seconds until the room changes by the clock; None: it does not."""
         spans: list[Span] = [*self.config.unreachable]
         spans += [self.config.no_room] if self.config.no_room is not None else []
         since_s = (self._clock() - self._begun_ms) / 1000
@@ -89,7 +91,7 @@ class Faults:
             await asyncio.sleep(_FOR_EVER_S if span.for_ is None else span.after + span.for_ - since_s)
 
     def _leave_alone(self, since_s: float) -> None:
-        """Refuses questions for a while after each that was answered, where the script says so.
+        """Refuses calls for a while after each answered one, if the script says so.
 
         Raises PlatformUnavailable.
         """
@@ -97,24 +99,24 @@ class Faults:
         if span is None or _until(span, since_s) is None:
             return
         if now_ms < self._alone_until_ms:
-            sentence = f"the scripted cluster wants to be left alone for {span.wait:g} s after every question"
+            sentence = f"the scripted cluster requires a pause of {span.wait:g} s after every call"
             raise PlatformUnavailable(f"{sentence} (retryAfter)", refused=True)
         self._alone_until_ms = now_ms + round(span.wait * 1000)
 
     def _is_accepted(self) -> bool:
-        """Whether our token is accepted; True also where every token is."""
+        """Whether the token is accepted; also True if all tokens are."""
         accepted, token = self.config.accepted_token, self.config.token or ""
         return accepted is None or hashlib.sha256(token.encode()).hexdigest() == accepted
 
 
 def _until(span: Span | None, since_s: float) -> str | None:
-    """The end of a span that holds now, as an absolute time in words; None: it does not hold."""
+    """The end of the current span as an absolute time, as text; None: no span is active."""
     if span is None or since_s < span.after:
         return None
     if span.for_ is None:
         return "for ever"
     end_s = span.after + span.for_
-    return f"until {end_s:g} s after the experiment began" if since_s < end_s else None
+    return f"until {end_s:g} s after the start of the experiment" if since_s < end_s else None
 
 
 class AccountConnection(Connection):
@@ -130,18 +132,18 @@ class AccountConnection(Connection):
         self.note_up()
 
     async def turn(self, verb: str) -> None:
-        """Waits until the cluster may be asked."""
+        """Waits until the rate limit allows a call."""
         await self._pacing.turn()
         await self._write(verb)
 
     async def _write(self, what: str) -> None:
-        """Writes a line of the cluster's log: seconds of a monotonic clock, and the verb."""
+        """Appends a line to the cluster's log: seconds of a monotonic clock, and the verb."""
         if self._log is not None:
             await asyncio.to_thread(_append, self._log, f"{time.monotonic():.4f} {what}\n")
 
 
 class AccountUse:
-    """One service's use of the account. Raises OSError where the log cannot be written."""
+    """One service's use of the account. Raises OSError if the log cannot be written."""
 
     def __init__(self, settings: Account | None, host: Host) -> None:
         self._settings = settings

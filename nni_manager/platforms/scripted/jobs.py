@@ -16,7 +16,7 @@ from trial_runner.wire import foreign_files, removal
 log = logging.getLogger(__name__)
 
 _JOB_FILE = "job.json"
-#: Bytes of a job's file that are read at most.
+#: Maximum size of a job's file in bytes.
 _MOST_BYTES = 4 * 1024 * 1024
 _CLUSTER_FILE = "cluster.json"
 
@@ -28,16 +28,16 @@ class Job:
     name: str
     rule: Rule
     submitted_ms: int
-    #: The attempt's folder here, and the one that its runner works in: the container's own, or shared.
+    #: The attempt's folder here, and its runner's working folder: the container's own, or shared.
     attempt_directory: str
     system_directory: str
     grace_s: float
-    #: The machine that it runs on, of a service with machines.
+    #: The job's machine, if the service has machines.
     machine: str = ""
     places: tuple[int, ...] = ()
     #: When its end was requested.
     cancelled_ms: int | None = None
-    #: Its container was not started then.
+    #: Its container had not started when the end was requested.
     cancelled_unstarted: bool = False
 
     @property
@@ -59,7 +59,7 @@ class Jobs:
         return self.folder / name
 
     async def begin(self, now_ms: int) -> None:
-        """Starts the cluster's time, with its first use."""
+        """Starts the cluster's time on first use."""
         if not (self.folder / _CLUSTER_FILE).exists():
             await asyncio.to_thread(
                 write_private, self.folder / _CLUSTER_FILE, json.dumps({"begunMs": now_ms}).encode()
@@ -70,7 +70,7 @@ class Jobs:
         return int(json.loads(text)["begunMs"])
 
     async def add(self, job: Job) -> Job:
-        """Adds a job and answers the job of its name: the first one counts."""
+        """Adds a job and returns the job of its name: the first one wins."""
         async with self._writing:
             known = await asyncio.to_thread(self._read, job.name)
             if known is None:
@@ -82,12 +82,12 @@ class Jobs:
             await asyncio.to_thread(self._put, job)
 
     async def find(self, names: Iterable[str]) -> dict[str, Job]:
-        """The known jobs among these names."""
+        """The known jobs with these names."""
         found = await asyncio.to_thread(lambda: [self._read(name) for name in names])
         return {job.name: job for job in found if job is not None}
 
     async def remove(self, name: str) -> None:
-        """Removes a job: its file first, so that it is not found again, then the rest. Quiet for a missing job."""
+        """Removes a job: its file first, so that it is not found again. Ignores missing jobs."""
         await asyncio.to_thread(self._remove, name)
 
     def _remove(self, name: str) -> None:

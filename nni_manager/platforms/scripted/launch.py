@@ -1,5 +1,5 @@
-"""The start of a job: its record; its runner's clean environment, folder and files; and its process, or the files by
-which its container is started."""
+"""The start of a job: its record; its runner's environment, folder and files; and its process, or the files from which
+its container is started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from trial_runner.wire.code_archive import BadArchive
 
 
 class Processes(KeeperJobs):
-    """The jobs of one service as processes. `jobs`: those that the cluster knows. Methods raise PlatformUnavailable."""
+    """The jobs of one service as processes. `jobs`: the cluster's jobs. Methods raise PlatformUnavailable."""
 
     def __init__(self, host: Host, jobs: Jobs) -> None:
         async def known(names: Collection[str]) -> Collection[str]:
@@ -49,7 +49,7 @@ class Processes(KeeperJobs):
         grace_s: float,
         reservation: Reservation | None,
     ) -> None:
-        """Starts a process in `folder`, which is made. Raises SubmitRejected, too."""
+        """Starts a process in `folder`, which is created. Also raises SubmitRejected."""
         await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
         job = {
             "command": command,
@@ -62,11 +62,11 @@ class Processes(KeeperJobs):
         await self.submit(job_name, job, reservation)
 
     async def find(self, names: Sequence[str]) -> dict[str, Observation]:
-        """The keeper's reports on these jobs, where it has one."""
+        """The keeper's reports on these jobs, as far as it has any."""
         return {name: report for name, report in (await self.reports(names)).items() if report is not self.unheard_of}
 
     def report_of(self, job: Mapping[str, Any]) -> Observation:
-        """The keeper's report with times since the epoch, as the script uses them."""
+        """The keeper's report, with times since the epoch as the script uses them."""
         return super().report_of(job).dated(apart_ms())
 
 
@@ -74,7 +74,7 @@ log = logging.getLogger(__name__)
 
 
 class Launch:
-    """The starting of jobs. `processes`: None where jobs are no processes."""
+    """The starting of jobs. `processes`: None: jobs have no processes."""
 
     def __init__(self, config: ScriptedConfig, host: Host, jobs: Jobs, processes: Processes | None) -> None:
         self._config = config
@@ -122,25 +122,25 @@ class Launch:
 
 
 ARCHIVE = "runner.pyz"
-#: A starter of containers renames the first to the second before it starts one, so that it is started once; we rename
-#: it to the third to take it back.
+#: The user's starter renames the first file to the second before it starts a container, so that it is started once. To
+#: withdraw it, we rename it to the third.
 START_FILE = "start.json"
 STARTED_FILE = "started.json"
 STOPPED_FILE = "stopped.json"
 ENVIRONMENT_FILE = "start.env"
-#: Variables that a process gets of the submitter's environment; it gets no others.
+#: Variables that a process gets from the submitter's environment; it gets no others.
 _INHERITED = ("PATH", "HOME", "LANG")
 
 
 def is_read(config: ScriptedConfig) -> bool:
-    """Whether results may come through the shared folder."""
+    """Whether results may arrive through the shared folder."""
     return config.channel != protocol.PUSH
 
 
 def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_storage: Path) -> Path:
-    """The folder that the runner works in, as it sees it itself.
+    """The folder that the runner works in, as the runner sees it.
 
-    `folder`: the job's; `own_storage`: where the config names none.
+    `folder`: the job's; `own_storage`: used if the config sets none.
     """
     attempt = Path(spec.attempt_directory).name
     if is_read(config):
@@ -151,14 +151,14 @@ def system_directory(config: ScriptedConfig, spec: JobSpec, folder: Path, own_st
 
 
 def container_folder(folder: Path) -> Path:
-    """The fresh folder that a process starts in."""
+    """The new folder that a process starts in."""
     return folder / "container"
 
 
 def environment(
     config: ScriptedConfig, spec: JobSpec, directory: Path, reservation: Reservation | None
 ) -> dict[str, str]:
-    """The environment of the runner, its token included: never log it."""
+    """The environment of the runner, including its token: never log it."""
     return {
         protocol.ENV_COMMAND: spec.command,
         protocol.ENV_GRACE_S: f"{spec.grace_period_s:g}",
@@ -181,15 +181,15 @@ def _place(spec: JobSpec, reservation: Reservation | None) -> dict[str, str]:
 
 
 def inherited(spec: JobSpec) -> dict[str, str]:
-    """The variables that a process gets from the submitter's environment, else from this process."""
+    """The variables that a process gets from the submitter's environment, or else from this process."""
     found = {name: spec.caller_environment.get(name) or os.environ.get(name, "") for name in _INHERITED}
     return {name: value for name, value in found.items() if value}
 
 
 def process_command(archive: Path, rule: Rule, directory: Path) -> str:
-    """The command of a job's process, shell text; it waits by itself, so that a job starts in time while we are away.
+    """The command of a job's process, shell text. It delays itself, so that jobs start on time without the manager.
 
-    The first of several replicas reports, and its end is the job's, after all others have ended.
+    The first of several replicas reports. The job ends with the first one's exit code, after all others have ended.
     """
     start = f"python3 {shlex.quote(str(archive))}"
     others = [
@@ -201,22 +201,22 @@ def process_command(archive: Path, rule: Rule, directory: Path) -> str:
 
 
 def replica_folders(directory: Path, rule: Rule) -> list[Path]:
-    """The folders of the replicas beside the first one. `directory`: the first one's."""
+    """The folders of the other replicas. `directory`: the first one's."""
     return [directory / "replicas" / str(number) for number in range(1, rule.replicas)]
 
 
 def write_archive(path: Path) -> None:
-    """Writes the trial runner atomically; quiet when it exists. Blocks. Raises OSError."""
+    """Writes the trial runner atomically, unless it exists. Blocks. Raises OSError."""
     archive = runner_archive()
     if path.exists() and path.read_bytes() == archive:
         return
-    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")  # several jobs may be submitted at a time
+    draft = path.with_name(f".{secrets.token_hex(4)}.tmp")  # several jobs may be submitted concurrently
     draft.write_bytes(archive)
     draft.replace(path)
 
 
 def fill_storage(directory: Path, record: str, code: Path) -> None:
-    """Puts parameters and code into a folder, for a runner that fetches neither. Blocks; repeatable.
+    """Writes parameters and code into a folder, for a runner that downloads neither. Blocks; repeatable.
 
     Raises OSError or SubmitRejected.
     """
@@ -230,22 +230,21 @@ def fill_storage(directory: Path, record: str, code: Path) -> None:
         code_archive.unpack(str(code), str(draft))
     except BadArchive as error:
         raise SubmitRejected(
-            f"the code archive {code} cannot be unpacked: {error}; create the experiment anew"
+            f"the code archive {code} cannot be unpacked: {error}; create the experiment again"
         ) from error
     draft.replace(target)
 
 
 def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str]) -> bool:
-    """Writes the start files of a container; answers False where they were written before. Blocks. Raises OSError and
-    SubmitRejected.
+    """Writes the start files of a container. False: they existed already. Blocks. Raises OSError and SubmitRejected.
 
-    The files are readable by their owner alone: the environment holds the token.
+    Only their owner can read the files: the environment contains the token.
     """
     if any((folder / name).exists() for name in (START_FILE, STARTED_FILE, STOPPED_FILE)):
         return False
     broken = next((name for name, value in variables.items() if "\n" in value or "\r" in value), None)
     if broken is not None:
-        raise SubmitRejected(f"{broken}: has several lines, which a file with one line a variable cannot hold")
+        raise SubmitRejected(f"{broken}: has several lines; the environment file has one line per variable")
     lines = "".join(f"{name}={value}\n" for name, value in variables.items())
     write_private(folder / ENVIRONMENT_FILE, lines.encode(errors="surrogateescape"))
     entry = {
@@ -259,7 +258,7 @@ def write_start_files(folder: Path, archive: Path, variables: Mapping[str, str])
 
 
 def take_back(folder: Path) -> bool:
-    """Takes a container's start files back. False: it was started already. Blocks. Raises OSError."""
+    """Withdraws a container's start files. False: it was already started. Blocks. Raises OSError."""
     try:
         (folder / START_FILE).rename(folder / STOPPED_FILE)
     except FileNotFoundError:

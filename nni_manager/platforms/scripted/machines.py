@@ -1,6 +1,6 @@
-"""The cluster's machines: the demand of a job, and which machines are reachable now.
+"""The cluster's machines: what a job needs, and which machines are reachable now.
 
-Grants are in the daemon's ledger, so that experiments which name the same machine share its places.
+Grants are in the daemon's ledger: experiments with the same machine names share its places.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from nni_manager.machines.waiting_queue import KeeperMachine, Places
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platforms.scripted.config import ScriptedConfig
 
-#: The variable with the name of a job's machine.
+#: The variable that contains the name of a job's machine.
 ENV_MACHINE = "NNI_MACHINE"
 _PREFIX = "scripted:"
 
 
 def of_keeper(config: ScriptedConfig) -> Sequence[KeeperMachine]:
-    """The machines of the section, all of which are kept by the keeper of this machine."""
+    """The machines of the section; the keeper of this machine runs the jobs of all of them."""
     return [
         KeeperMachine(name=_PREFIX + machine.name, title=machine.name, places=machine.places)
         for machine in config.machines
@@ -43,7 +43,7 @@ def placement(config: ScriptedConfig, host: Host, wake: Callable[[], None]) -> P
 
 
 def machine_name(reservation: Reservation) -> str:
-    """The name of a reservation's machine as the config has it."""
+    """The name of a reservation's machine as in the config."""
     return reservation.machine.removeprefix(_PREFIX)
 
 
@@ -52,7 +52,7 @@ def ledger_name(machine: str) -> str:
 
 
 def in_words(machine: str, places: tuple[int, ...]) -> str:
-    """A machine and places for people, such as ``m1, place 0``."""
+    """A machine and its places as text, such as ``m1, place 0``."""
     if not machine or not places:
         return machine
     return f"{machine}, place{'s' if len(places) > 1 else ''} {', '.join(map(str, places))}"

@@ -1,7 +1,7 @@
-"""The adapter of `scripted`: the config says what happens to its jobs, and when.
+"""The adapter of `scripted`: the config sets what happens to its jobs, and when.
 
-Level-based: a job is a file, and `observe` works out from it, the clock and the keeper what the cluster would say now,
-so it plays on while the daemon is away. With a runner jobs are real: see `launch`.
+A job is a file. `observe` computes the cluster's report from it, the clock and the keeper, so jobs progress while the
+daemon is not running. With a runner jobs are real: see `launch`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
 
-#: Seconds that a process's files in the shared folder may take to appear after its end.
+#: Seconds for a process's files to appear in the shared folder after its end.
 _READ_PATIENCE_S = 2.0
 _SLOW_POLL_S = 5.0
 
@@ -49,7 +49,7 @@ _SLOW_POLL_S = 5.0
 class ScriptedPlatform(Platform[ScriptedConfig]):
     """The adapter of `scripted`. `clock`: the script's time, in milliseconds since the epoch."""
 
-    #: Its machines, and everything that befalls it. A job keeps the rule and the machine that it was given.
+    #: Its machines and faults. A job keeps its rule and machine.
     changeable = frozenset(
         {
             "machines",
@@ -107,8 +107,8 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         command = str(config.trial_command or spec.trial_command)
         if config.launch == EXTERNAL and "\n" in command.strip("\n"):
             raise InvalidInput(
-                "trialCommand: has several lines, and launch: external starts containers from files with one line a"
-                " variable; put them into a script"
+                "trialCommand: has several lines, but launch: external starts containers from files with one line per"
+                " variable; put the commands into a script"
             )
 
     async def __aenter__(self) -> Self:
@@ -152,7 +152,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         return None if self._placement is None else self._placement.plan(jobs)
 
     def _follow_faults(self) -> None:
-        """Notes which machines are away, and looks again when the script changes that, and room with it."""
+        """Notes unreachable machines; called again when the script changes them, and thereby the room."""
         if self._placement is not None:
             away = self._faults.unreachable()
             self._placement.reach({machines.ledger_name(name): why for name, why in away.items()})
@@ -166,7 +166,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
     # Verbs
 
     async def _ask(self, verb: str) -> None:
-        """Waits for the account's turn and meets the script's faults; called before all that the cluster is asked.
+        """Waits for the account's rate limit and applies the script's faults; every call begins with it.
 
         Raises PlatformUnavailable or BadCredentials.
         """
@@ -208,7 +208,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         await self._ask("observe")
         await asyncio.sleep(self.config.slow_observe)
         if self._pulling is not None and self._pulling.done():
-            self._pulling.result()  # a fault of ours, which must not go unseen
+            self._pulling.result()  # raises a bug's exception
         names = [handle.job_name for handle in handles]
         async with self._disk():
             jobs = await self._jobs.find(names)
@@ -278,7 +278,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
             return UNHEARD_OF
         if (why := self._faults.unreachable().get(job.machine)) is not None:
             if self._pull is not None:
-                self._pull.forget(name)  # nor can its results be read, until it is followed again
+                self._pull.forget(name)  # its results cannot be read until it is followed again
             return Observation(
                 state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places)
             )
@@ -297,7 +297,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         return dataclasses.replace(report, place=place, link=job.rule.link) if place or job.rule.link else report
 
     def _with_what_is_read(self, job: Job, process: Observation | None, report: Observation) -> Observation:
-        """The report on a job, with the end held back until its results are read. A job in a container runs from its
+        """The report on a job; its end is held back until its results are read. A job in a container runs from its
         runner's first report on."""
         if self._pull is None:
             return report
@@ -311,7 +311,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
 
     @asynccontextmanager
     async def _disk(self) -> AsyncIterator[None]:
-        """A context that raises PlatformUnavailable when the cluster's own files cannot be used."""
+        """A context that raises PlatformUnavailable if the cluster's own files are not usable."""
         try:
             yield
         except OSError as error:

@@ -1,17 +1,17 @@
-"""The script: a job's rule, its times by that rule, and what the scripted cluster says of it at a moment. Pure.
+"""The script: a job's rule, the times it implies, and the cluster's report on the job at a moment. Pure.
 
 The states of its jobs:
 
 ==========  =====================================================
 state       when
 ==========  =====================================================
-PENDING     accepted; `delay` is not over, or it is not started
-RUNNING     from then on
+PENDING     accepted; `delay` has not passed, or it has not started
+RUNNING     afterwards
 SUCCEEDED   ended with exit code 0
 FAILED      ended with another one, or by a signal
-CANCELLED   ended because we, or `cancelledByPerson`, asked
+CANCELLED   ended on request, by the manager or `cancelledByPerson`
 PREEMPTED   `preempted`
-LOST        `lost`, or nothing is known of it
+LOST        `lost`, or the job is unknown
 ==========  =====================================================
 """
 
@@ -34,7 +34,7 @@ NONE, PROCESS, EXTERNAL = "none", "process", "external"
 
 
 def rule_for(rules: Sequence[Rule], spec: JobSpec) -> Rule:
-    """The first rule that matches a job, else an empty rule."""
+    """The first rule that matches a job, or else an empty rule."""
     return next((rule for rule in rules if rule.match is None or _fits(rule.match, spec)), Rule())
 
 
@@ -56,7 +56,7 @@ def says_exit(rule: Rule) -> bool:
 
 
 def end_after_s(rule: Rule, launch: str) -> float | None:
-    """Seconds after its start at which the script ends a job; None: it does not, its process does."""
+    """Seconds after its start at which the script ends a job; None: its process ends it."""
     if launch == NONE:
         return DEFAULT_DURATION_S if rule.duration is None else rule.duration
     if is_platform_end(rule):
@@ -66,7 +66,7 @@ def end_after_s(rule: Rule, launch: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line that a pretended job reports, and when after its start, in milliseconds."""
+    """A line that a simulated job reports, and its time after the start in milliseconds."""
 
     after_ms: int
     text: str
@@ -85,15 +85,15 @@ def lines(rule: Rule) -> tuple[Line, ...]:
     return tuple(found)
 
 
-#: Values of a rule's `reason` with a meaning here.
+#: Values of a rule's `reason` with a special meaning.
 _CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
-UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster knows nothing of this job")
-#: Seconds after its grace period when a cancelled container counts as ended.
+UNHEARD_OF = Observation(state=JobState.LOST, message="the scripted cluster does not know this job")
+#: Seconds after its grace period at which a cancelled container counts as ended.
 _STOP_MARGIN_S = 15.0
 
 
 def job_report(job: Job, launch: str, process: Observation | None, now_ms: int) -> Observation:
-    """The cluster's report on `job` at `now_ms`. `process`: the keeper's report; None: it knows of none."""
+    """The cluster's report on `job` at `now_ms`. `process`: the keeper's report; None: it has none."""
     if launch == PROCESS and process is None:
         return UNHEARD_OF
     past = [end for end in _ends(job, launch, process) if (end.ended_ms or 0) <= now_ms]
@@ -105,7 +105,7 @@ def job_report(job: Job, launch: str, process: Observation | None, now_ms: int) 
 
 
 def next_change_ms(job: Job, launch: str, process: Observation | None, now_ms: int) -> int | None:
-    """The time when the next thing happens to a job by itself, if it is known; None: it is not."""
+    """The time of the next change of a job, if known; None: unknown."""
     ends = [end.ended_ms or 0 for end in _ends(job, launch, process)]
     reasons = [job.submitted_ms + round(pending.after * 1000) for pending in job.rule.pending_reason]
     return min((moment for moment in (job.starts_ms, *reasons, *ends) if moment > now_ms), default=None)
@@ -149,7 +149,7 @@ _PLATFORM_ENDS = {
 def _process_end(job: Job, process: Observation) -> Observation:
     ended_ms, exit_code, signal = process.ended_ms or 0, process.exit_code, process.signal
     if process.state is JobState.LOST:
-        message = "the machine's keeper cannot vouch for this job any more"
+        message = "the machine's keeper no longer knows this job's exit code"
         return _end(JobState.LOST, job.starts_ms, ended_ms, message)
     if job.cancelled_ms is not None and job.cancelled_ms <= ended_ms and exit_code != 0:
         return _end(JobState.CANCELLED, job.starts_ms, ended_ms, "cancelled on request")

@@ -1,4 +1,4 @@
-"""Files of attempts, wherever they are: in the attempt's folder on this machine, else at its training service."""
+"""Files of attempts: in the attempt's folder on this machine, or at its training service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nni_manager.store.experiment import jobs
 from trial_runner import protocol
 from trial_runner.wire import foreign_files
 
-#: Bytes of a file that are read at a time.
+#: Bytes per read.
 _PIECE = 256 * 1024
 
 
@@ -28,22 +28,22 @@ _PIECE = 256 * 1024
 class LogFile:
     """A file that may grow, shrink or be replaced at any time. Its calls raise NotFound or PlatformUnavailable."""
 
-    #: Whether it lies on this machine, where looking costs next to nothing.
+    #: Whether it is on this machine, where reading costs next to nothing.
     is_here: bool
-    #: Bytes that it holds now.
+    #: Its size in bytes now.
     size: Callable[[], Awaitable[int]]
-    #: (offset, limit): at most `limit` bytes from `offset` on, which is not negative; none at its end.
+    #: (offset, limit): at most `limit` bytes from `offset` on, which is not negative; empty at its end.
     read: Callable[[int, int], Awaitable[bytes]]
 
     async def pieces(self, position: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `position` up to `end`; fewer where the file has shrunk."""
+        """The bytes from `position` up to `end`; fewer if the file has shrunk."""
         while position < end and (data := await self.read(position, min(_PIECE, end - position))):
             position += len(data)
             yield data
 
 
 def file_here(folder: Path, name: str) -> LogFile:
-    """A file below a folder of this machine. No link on the way is followed."""
+    """A file below a folder of this machine. Symbolic links on the way are not followed."""
 
     async def ask(question: Callable[..., Any], *stretch: int) -> Any:
         try:
@@ -61,15 +61,15 @@ def _at_service(handle: JobHandle, service: TrainingService, name: str) -> LogFi
 
 @dataclass(frozen=True, slots=True)
 class AttemptFiles:
-    """The files of an attempt: those here, and those that its training service names besides."""
+    """The files of an attempt: those here, and others that its training service lists."""
 
     here: Sequence[str]
     at_service: Sequence[str] = ()
-    #: Why the service names none; empty: it did, or the attempt has no files there.
+    #: Why the service lists none; empty: it did, or the attempt has no files there.
     why: str = ""
 
 
-#: Before the names of files in the checkpoint folder of a trial.
+#: Prefix of the names of files in a trial's checkpoint folder.
 _CHECKPOINT = f"{protocol.CHECKPOINT_FOLDER}/"
 
 
@@ -96,10 +96,10 @@ def _listed(trials: str, folder: str, prefix: str) -> list[str]:
 async def find(
     commands: ExperimentCommands, id: str, trial_id: str, attempt: int, name: str, *, forgotten: bool = False
 ) -> LogFile:
-    """A file of an attempt; one that is not on this machine is looked for at the service of a job that it has, or with
-    `forgotten` had.
+    """A file of an attempt. If it is not on this machine, the service of its present job is asked; with `forgotten`, of
+    its former job, too.
 
-    Raises NotFound, naming the file, where it is in neither place.
+    Raises NotFound, naming the file, if neither place has it.
     """
     trials, folder = (await commands.entry(id)).folder.trials, attempt_directory(trial_id, attempt)
     places = [f"{folder}/{name}"]
@@ -119,7 +119,7 @@ async def find(
 async def _of_job(
     commands: ExperimentCommands, id: str, trial_id: str, attempt: int, *, forgotten: bool
 ) -> tuple[JobHandle, TrainingService] | None:
-    """The job and its training service, where that reads files; None: unknown."""
+    """The job and its training service, if that reads files; None: unknown."""
     experiment = commands.at_work(id)
     if experiment is None:
         return None

@@ -32,7 +32,7 @@ from nni_manager.store.index.index import Entry
 
 T = TypeVar("T")
 
-#: Most experiments that stay open.
+#: Maximum number of experiments that stay open.
 _MOST_OPEN = 8
 #: Seconds for which a check of the files stays valid.
 _FRESH_S = 0.5
@@ -53,13 +53,13 @@ class ClosedExperiment:
         self._path = path
         self._copy = copy
         self._look = look
-        #: Reads that wait for a thread or run in one, cancelled ones, too.
+        #: Reads in a thread or waiting for one, including cancelled ones.
         self._reads: set[asyncio.Task[Any]] = set()
         self._looked_s = time.monotonic()
 
     @property
     def revision(self) -> str:
-        """A text that differs from that of any other state of the files."""
+        """A text that identifies this state of the files."""
         return hashlib.sha256(repr((str(self.database.path), self._look)).encode()).hexdigest()[:16]
 
     @property
@@ -69,7 +69,7 @@ class ClosedExperiment:
 
     @property
     def is_read(self) -> bool:
-        """Whether a read is under way."""
+        """Whether a read is in progress."""
         return bool(self._reads)
 
     async def read(self, function: Callable[[sqlite3.Connection], T]) -> T:
@@ -77,7 +77,7 @@ class ClosedExperiment:
         return await self.read_anyway(lambda connection: self._read(connection, function))
 
     async def read_anyway(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """The function's result, whether the files are the opened ones or not."""
+        """The function's result, even if the files are not the opened ones."""
         reading = asyncio.create_task(self.database.read(function), name=f"read {self.database.path}")
         self._reads.add(reading)
         reading.add_done_callback(self._reads.discard)
@@ -91,7 +91,7 @@ class ClosedExperiment:
         return function(connection)
 
     async def close(self) -> None:
-        """Closes it; a copy is removed when no read needs it any more."""
+        """Closes it; a copy is removed when no read uses it."""
         if self._copy is not None and self._reads:
             await asyncio.wait(self._reads)
         await self.database.close()
@@ -105,11 +105,11 @@ class ClosedExperiments:
     def __init__(self, index_database: Database) -> None:
         self._index = index_database
         self._entries: dict[str, Entry] = {}
-        #: Commits to the index when `_entries` were read.
+        #: Number of commits to the index when `_entries` were read.
         self._commits = 0
         #: The most recently read one is last.
         self._open: OrderedDict[str, ClosedExperiment] = OrderedDict()
-        #: Those that are being closed: cancelled requests leave that to `close`.
+        #: Experiments that are being closed: cancelled requests leave that to `close`.
         self._closing: set[asyncio.Task[None]] = set()
 
     async def entry(self, id: str) -> Entry:
@@ -118,20 +118,20 @@ class ClosedExperiments:
         if found is None:
             commits = self._index.commits
             found = await self._index.read(lambda c: index.get(c, id))
-            if commits == self._index.commits:  # else the entry may be outdated
+            if commits == self._index.commits:  # otherwise the entry may be outdated
                 self.known_entry(id)
                 self._entries[id] = found
         return found
 
     def known_entry(self, id: str) -> Entry | None:
-        """The cached entry of an experiment; None: it has to be read."""
+        """The cached entry of an experiment; None: not cached."""
         if self._commits != self._index.commits:
             self._entries.clear()
             self._commits = self._index.commits
         return self._entries.get(id)
 
     def kept(self, id: str) -> ClosedExperiment | None:
-        """The open experiment if it was checked just now; None: it has to be opened or checked."""
+        """The open experiment if it was checked recently; None: it must be opened or checked."""
         found, entry = self._open.get(id), self.known_entry(id)
         if found is None or entry is None or found.folder != entry.folder or not found.is_fresh:
             return None
@@ -172,7 +172,7 @@ class ClosedExperiments:
         while (found := self._open.get(entry.id)) is None or found.folder != entry.folder:
             await self.release(entry.id)
             fresh = await _open(entry)
-            if entry.id in self._open:  # another task was faster, and what is open is closed once
+            if entry.id in self._open:  # another task was faster, and its result is used
                 await self._close(fresh)
             else:
                 self._open[entry.id] = fresh
@@ -180,7 +180,7 @@ class ClosedExperiments:
         return found
 
     async def _evict(self) -> None:
-        """Closes surplus experiments. One that is read stays until its read evicts."""
+        """Closes surplus experiments. One with active reads stays until they end."""
         while len(self._open) > _MOST_OPEN and (idle := [id for id, one in self._open.items() if not one.is_read]):
             await self.release(idle[0])
 
@@ -201,8 +201,8 @@ async def _open(entry: Entry) -> ClosedExperiment:
 
 
 def _find(folder: Folder, is_wanted: IsWanted) -> tuple[Path, _Look, Path | None]:
-    """The database, converted if NNI made it, its identity, and an upgraded copy of an older one, which is removed when
-    it is not wanted any more. Blocks."""
+    """The database, converted if NNI created it, its identity, and an upgraded copy of an older one, which is removed
+    after use. Blocks."""
     path = folder.require_database()
     experiment_folder.adopt(folder)
     copy = Path(tempfile.gettempdir()) / f"nni-manager-{secrets.token_hex(8)}"
@@ -210,7 +210,7 @@ def _find(folder: Folder, is_wanted: IsWanted) -> tuple[Path, _Look, Path | None
         look = _look(path)
         return path, look, copy if migrate.upgraded_copy(path, "experiment", copy) else None
     except _Changed:
-        raise StoreUnavailable(f"the database {path} went away just now; try again") from None
+        raise StoreUnavailable(f"the database {path} was just removed; try again") from None
     finally:
         if not is_wanted():
             shutil.rmtree(copy, ignore_errors=True)

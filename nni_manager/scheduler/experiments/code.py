@@ -1,7 +1,7 @@
 """The code of one experiment: a copy of uploaded code, and the archive for remote jobs.
 
-Local trials share the copy and may write into it, as into the folder of a local caller. The upload itself stays
-unchanged, for the next experiment.
+Local trials share the copy and may write into it, like into the folder of a local caller. The upload itself is not
+changed, and can be used by the next experiment.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class CodeArchive:
         self._path = find_or_pack(self._code_directory, self._folder, is_wanted)
 
     async def path(self) -> Path:
-        """Packs on first use; an archive an earlier daemon made is used as it is. Raises InvalidInput or OSError.
+        """Packs on first use; uses an existing archive of an earlier daemon. Raises InvalidInput or OSError.
 
-        A submission has a time limit, packing has none: it goes on for the next one that asks.
+        A submission has a time limit, packing has none: it continues for the next submission.
         """
         while self._path is None or not self._path.exists():
             if self._packing is None or self._packing.done():
@@ -62,8 +62,8 @@ def archive_of(spec: ExperimentSpec, service: PlatformSpec, folder: Path) -> Cod
 
 
 async def in_thread(work: Callable[[IsWanted], T]) -> T:
-    """Runs blocking work in a thread. On cancellation the work is told to stop and waited for: a folder being written
-    cannot be removed."""
+    """Runs blocking work in a thread. On cancellation, the work is stopped and awaited, as a folder cannot be removed
+    while it is being written."""
     is_over = threading.Event()
     return await to_its_end(lambda: work(lambda: not is_over.is_set()), stop=is_over.set)
 

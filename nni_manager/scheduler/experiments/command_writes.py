@@ -1,4 +1,4 @@
-"""The database writes of commands, each of which may run twice; and a change of training services: read, preflight,
+"""The database writes of commands, each of which may run twice; and changes of training services: read, preflight,
 store."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def continue_if_done(
     """Continues a DONE experiment if the change allows more trials."""
     row = experiments.load(connection)
     had_room, has_room = (room(spec, row, row.exec_ms) > 0 for spec in (before, after))
-    is_news = not had_room or after.search_space != before.search_space  # else the tuner had nothing more
+    is_news = not had_room or after.search_space != before.search_space  # otherwise the tuner was exhausted
     if row.status is ExperimentStatus.DONE and has_room and is_news:
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)
 
@@ -47,13 +47,13 @@ def continue_if_done(
 def add_trial(
     connection: sqlite3.Connection, parameters: Parameters, most: int | None, now_ms: int, repeats: str = ""
 ) -> dict[str, Any]:
-    """Stores a trial with a user's parameters. Raises Conflict if no trial may start any more, NotFound if there is no
-    trial `repeats`."""
+    """Stores a trial with a user's parameters. Raises Conflict if no trial may start, NotFound if the trial `repeats`
+    does not exist."""
     if repeats and trials.status(connection, repeats) is None:
         raise NotFound(f"there is no trial {repeats} to repeat")
     row = experiments.load(connection)
     if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
-        raise Conflict(f"experiment {row.id} is being stopped; `nnictl resume {row.id}` goes on with it")
+        raise Conflict(f"experiment {row.id} is being stopped; continue it with `nnictl resume {row.id}`")
     if most is not None and row.next_sequence_id >= most:
         raise Conflict(f"maxTrialNumber ({most}) is reached; raise it first")
     (id_,) = trials.fresh_ids(connection, 1)

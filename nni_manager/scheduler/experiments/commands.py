@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Open or closed experiment, to read from.
+#: Open or closed experiment for reading.
 Readable = OpenExperiment | ClosedExperiment
 
 #: Reopens with the same endpoint and folder.
@@ -67,7 +67,7 @@ class ExperimentCommands:
         self._launcher = Launcher(supervisor)
         self._stopping = Stopping(supervisor)
         self.half_deleted = HalfDeleted(supervisor)
-        #: All connections of the daemon, and what its experiments share of machines.
+        #: All connections of the daemon, and the places on machines that its experiments share.
         self.connections = self._shared.connections
         #: Notifies changes of all open experiments, and of the list.
         self.changes = self._shared.changes
@@ -115,7 +115,7 @@ class ExperimentCommands:
             await experiment.command(lambda c: command_writes.continue_if_done(c, before, spec, then_ms))
         name, platform = spec.name, stored_config.platform(spec.canonical)
         await self._supervisor.note(lambda c: index.set_config(c, id, name, platform))
-        experiment.changes.note()  # its pages show what is in the index, too
+        experiment.changes.note()  # its pages also show data of the index
         experiment.loop.wake()
 
     async def label(self, id: str, fields: Mapping[str, object]) -> None:
@@ -123,7 +123,7 @@ class ExperimentCommands:
         async with self._supervisor.turn(id):
             entry = await self.entry(id)
             labels = entry.labels.changed(fields)
-            if labels != entry.labels:  # the folder first, which the index can be made from
+            if labels != entry.labels:  # the folder first, as the index can be rebuilt from it
                 await asyncio.to_thread(write_labels, entry.folder.path, labels)
                 await self._supervisor.write(lambda c: index.set_labels(c, id, labels))
                 self._supervisor.show_change(id)
@@ -136,7 +136,7 @@ class ExperimentCommands:
             await self._supervisor.write(lambda c: index.set_config(c, id, found, platform))
 
     async def stop(self, id: str) -> None:
-        """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
+        """Stops the trials and closes the experiment; returns after that. Ignores a closed one."""
         await self._stopping.stop(id)
 
     async def stop_all(self) -> tuple[str, ...]:
@@ -184,12 +184,12 @@ class ExperimentCommands:
             entry = await self.entry(id)
             if (experiment := self._supervisor.get(id)) is not None:
                 await experiment.require_not_stopping("delete")
-                state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "at work"
+                state = "open, though DONE" if entry.status is ExperimentStatus.DONE else "running"
                 raise Conflict(f"experiment {id} is {state}; stop it first (`nnictl stop {id}`)")
             await asyncio.to_thread(experiment_folder.require_idle, entry.folder)
             may_have_jobs = (
                 id in self._supervisor.not_opened
-                or id in self._supervisor.unsettled  # it was stopped while it could not be opened
+                or id in self._supervisor.unsettled  # it was stopped but could not be opened
                 or await asyncio.to_thread(experiment_folder.has_undecided_jobs, entry.folder)
             )
             await self._shared.leftovers.end_deleted(entry, self._shared.clock(), may_have_jobs=may_have_jobs)
@@ -198,7 +198,7 @@ class ExperimentCommands:
             findings = await asyncio.to_thread(entry.folder.remove)
             await also()
             if findings:
-                log.warning("experiment %s is deleted, but files are left, and retried: %s", id, "; ".join(findings))
+                log.warning("experiment %s is deleted, but files remain; retrying: %s", id, "; ".join(findings))
                 self.half_deleted.add(id, entry.folder)
             else:
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id))
@@ -206,8 +206,8 @@ class ExperimentCommands:
             self._supervisor.check_empty()
 
     async def _note_deletion(self, entry: Entry) -> None:
-        """Notes the deletion, in the folder as well: a note in the index alone is not trusted by the next daemon."""
-        with suppress(OSError):  # what cannot be written cannot be removed either
+        """Notes the deletion, also in the folder: the next daemon does not trust a note in the index alone."""
+        with suppress(OSError):  # an unwritable folder cannot be removed, either
             await asyncio.to_thread(entry.folder.mark_deletion, is_wanted=True)
         try:
             await self._supervisor.write(lambda c: index.set_leftover(c, entry.id, entry.folder))
@@ -226,7 +226,7 @@ class ExperimentCommands:
         return experiment.folder if experiment is not None else (await self.entry(id)).folder
 
     def known_entry(self, id: str) -> Entry | None:
-        """The cached entry of an experiment; None: it has to be read."""
+        """The cached entry of an experiment; None: not cached."""
         return self._supervisor.closed_ones.known_entry(id)
 
     async def entries(self) -> list[Entry]:
@@ -234,13 +234,13 @@ class ExperimentCommands:
         return await self._supervisor.entries()
 
     async def counts(self) -> dict[str, int]:
-        """Experiments by status, only those that occur."""
+        """Number of experiments by status, without zeros."""
         return await self._supervisor.index.read(index.counts)
 
     async def renew_secrets(self, id: str, values: Mapping[str, str], environment: Mapping[str, str]) -> None:
-        """Reference → value, of secrets that the config refers to; `environment`: taken where none is kept.
+        """Reference → value, of secrets that the config refers to; `environment`: stored if none is.
 
-        Raises InvalidInput for other secrets, and where there is nothing to be given anew.
+        Raises InvalidInput for other secrets, and if there is nothing to renew.
         """
         require_texts(values)
         async with self._supervisor.turn(id):
@@ -259,8 +259,8 @@ class ExperimentCommands:
         return plans
 
     async def clean(self, platforms: Collection[str]) -> list[tuple[LeftoverJobs, str]]:
-        """Ends leftover jobs of closed experiments on these platforms, or on all; as `Leftovers.end`. Also those of
-        experiments that no list has, at the keepers in use."""
+        """Ends leftover jobs of closed experiments on these platforms, or on all, as `Leftovers.end`. Also ends those
+        of unlisted experiments at the keepers in use."""
         noted = await self._shared.leftovers.end(platforms)
 
         async def listed() -> Collection[str]:
@@ -297,7 +297,7 @@ class ExperimentCommands:
         return added
 
     async def kill_trial(self, id: str, trial_id: str) -> None:
-        """Requests the stop of a trial, which becomes USER_CANCELED. Quiet for an ended one."""
+        """Requests the stop of a trial, which becomes USER_CANCELED. Ignores an ended one."""
         experiment = self._supervisor.find(id)
         await experiment.command(lambda c: command_writes.kill(c, trial_id))
         experiment.loop.wake()
@@ -326,11 +326,11 @@ class ExperimentCommands:
         return await self._supervisor.closed_ones.read(id, choose)
 
     def readable_at_once(self, id: str) -> Readable | None:
-        """The experiment to read, open or cached; None: it has to be opened, or is unknown."""
+        """The experiment to read, open or cached; None: it must be opened, or is unknown."""
         return self._supervisor.get(id) or self._supervisor.closed_ones.kept(id)
 
     async def stored_state(self, id: str) -> tuple[Path, str]:
-        """The path of an experiment's database, and its revision: what is read there afterwards is at least that new.
+        """The path of an experiment's database, and its revision: data read afterwards is at least that new.
 
         Raises NotFound, StoreError.
         """
@@ -377,7 +377,7 @@ class ExperimentCommands:
         return self._supervisor.is_open(id) or id in self._supervisor.unsettled
 
     def on_closed(self, callback: Callable[[str], None]) -> None:
-        """Sets the one callback, called with the id of each experiment that was closed; its TensorBoards end, too."""
+        """Sets the callback for each closed experiment, called with its id; its TensorBoards end, too."""
         self._supervisor.on_closed = self.tensorboards.before(callback)
 
     def problem(self, id: str) -> str:

@@ -83,21 +83,21 @@ def make(
     except (OSError, sqlite3.OperationalError) as error:
         reason = full_disks.reason(error, folder.path) if isinstance(error, OSError) else str(error)
         raise InvalidInput(
-            f"experimentWorkingDirectory: {folder.path} cannot be made ({reason}); choose a folder you may write to"
+            f"experimentWorkingDirectory: {folder.path} cannot be created ({reason}); choose a writable folder"
         ) from error
 
 
 def find_in(directory: Path, id: str) -> Folder:
     """The folder of the experiment in `directory`, or `directory` itself. Raises NotFound."""
-    with suppress(OSError):  # the name is not possible, or the folder not readable
+    with suppress(OSError):  # the name is invalid, or the folder unreadable
         for path in (directory / id, directory):
             if path.name == id and Folder(path).database.exists():
                 return Folder(path)
-    raise NotFound(f"there is no experiment folder {directory / id}; name the folder that holds it")
+    raise NotFound(f"there is no experiment folder {directory / id}; use the folder that contains it")
 
 
 def upgrade(folder: Folder) -> None:
-    """Upgrades a folder for viewing; one that cannot be written stays as it is, unless NNI made it.
+    """Upgrades a folder for viewing; an unwritable one is not changed, unless NNI created it.
 
     Raises NotFound, Conflict or StoreError.
     """
@@ -124,11 +124,11 @@ def adopt(folder: Folder) -> None:
 
 
 def _config_of_nni(text: str, *, directory: str) -> str:
-    """The config to store for one that NNI stored; the same where it cannot be read, and the folder only viewed."""
+    """The config to store for one that NNI stored; unchanged if it cannot be read and the folder is only viewed."""
     try:
         return json.dumps(experiment_file.canonical_of_nni(json.loads(text), directory))
     except (ConfigInvalid, ValueError) as error:
-        log.warning("a config of NNI in %s is kept as it is: %s", directory, error)
+        log.warning("a config of NNI in %s is left unchanged: %s", directory, error)
         return text
 
 
@@ -142,7 +142,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
         experiments.set_owner(connection, owner)
         folder.mark_deletion(is_wanted=False)  # a deletion that a killed daemon had not noted
         trials.reopen_stopped(connection)
-        experiments.count_to_last_event(connection, now_ms)  # before the hold is cleared, which is not counted
+        experiments.count_to_last_event(connection, now_ms)  # before clearing the hold, whose time does not count
         experiments.set_hold(connection, None)
         experiments.forget_failures(connection)
         services.clear_holds(connection)
@@ -164,7 +164,7 @@ def require_idle(folder: Folder) -> None:
 
 
 def refuse_newer(folder: Folder) -> None:
-    """Raises SchemaRefused for a database of a newer version; quiet for one that cannot be read."""
+    """Raises SchemaRefused for a database of a newer version; ignores unreadable ones."""
     with suppress(OSError, StoreCorrupt):
         migrate.refuse_newer(folder.database, "experiment")
 
@@ -176,13 +176,13 @@ def has_undecided_jobs(folder: Folder) -> bool:
     try:
         with closing(connect_readonly(folder.database)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            return version > 0 and jobs.has_undecided(connection)  # NNI's own knows no jobs of ours
+            return version > 0 and jobs.has_undecided(connection)  # NNI's own has no jobs of ours
     except (StoreError, sqlite3.DatabaseError):
         return True
 
 
 def require_no_jobs_elsewhere(folder: Folder, shared: SharedParts) -> None:
-    """Raises Conflict for an experiment of another owner with jobs elsewhere, which a resume would start a second time.
+    """Raises Conflict for an experiment of another owner with jobs elsewhere, which a resume would start again.
     Raises StoreError."""
     database = folder.require_database()
     with classifying(database), closing(connect_readonly(database)) as connection:
@@ -202,7 +202,7 @@ def restore_status(folder: Folder, before: StoredExperiment, ended_ms: int) -> N
 
 @contextmanager
 def _writing(folder: Folder) -> Iterator[sqlite3.Connection]:
-    """A transaction in the database of a closed experiment, which is locked, and upgraded first. Raises NotFound,
+    """A transaction in the database of a closed experiment, which is locked and upgraded first. Raises NotFound,
     AlreadyOwned or StoreError."""
     folder.require_database()
     try:
@@ -210,7 +210,7 @@ def _writing(folder: Folder) -> Iterator[sqlite3.Connection]:
     except OSError as error:
         reason = full_disks.reason(error, folder.path)
         raise StoreUnavailable(
-            f"the folder {folder.path} cannot be written ({reason}), so its experiment cannot go on; make it"
+            f"the folder {folder.path} cannot be written ({reason}), so its experiment cannot continue; make it"
             " writable, or copy it"
         ) from error
     try:
@@ -235,8 +235,8 @@ def renew_secrets(folder: Folder, values: Mapping[str, str], environment: Mappin
 
 
 def rename(folder: Folder, name: object) -> tuple[str | None, str]:
-    """Gives a closed experiment another name; None: none. Returns the name and the platform as the config has them now.
-    Raises InvalidInput."""
+    """Renames a closed experiment; None: no name. Returns name and platform as in the new config. Raises
+    InvalidInput."""
     with _writing(folder) as connection:
         before = experiment_file.from_canonical(json.loads(experiments.load(connection).config))
         spec = experiment_file.change(before, {"experimentName": name})
@@ -252,4 +252,4 @@ def note_ended(folder: Folder, job_names: Collection[str]) -> None:
             for name in job_names:
                 jobs.set_forgotten(connection, name)
     except (NniManagerError, sqlite3.DatabaseError) as error:
-        log.warning("that the jobs left in %s were ended is not noted there: %s", folder.path, error)
+        log.warning("the end of the leftover jobs could not be recorded in %s: %s", folder.path, error)

@@ -1,7 +1,7 @@
 """Keeps the list of experiments in step with the folders in the data directory.
 
-A folder may be older or newer than the list: after a power failure, or when one of them was restored from a backup. A
-folder may also be copied into the data directory while the daemon runs.
+A folder may be older or newer than the list: after a power failure, or if either was restored from a backup. A folder
+may also be copied into the data directory while the daemon runs.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ class FoundFolders:
         self._index = index_database
         self._shared = shared
         self._directory = shared.settings.data_dir
-        #: Folders that were read and are not listed, or cannot be read: path → what their database was then.
+        #: Folders that were read and are not listed, or are unreadable: path → state of their database then.
         self._seen: dict[str, _Stamp | None] = {}
         self._looking = asyncio.Lock()
-        #: Paths of folders that the last look left for the next one.
+        #: Paths of folders that the last check left for the next one.
         self._undecided: frozenset[str] = frozenset()
 
     async def reconcile(self) -> None:
-        """Compares the list with all folders, when the daemon starts. Raises StoreError."""
+        """Compares the list with all folders when the daemon starts. Raises StoreError."""
         known = {entry.id: entry for entry in await self._index.read(index.all_entries)}
         found = await asyncio.to_thread(_read_changed, self._directory, known)
         if found:
             await self._list(known, found)
 
     async def look(self, entries: Sequence[Entry]) -> bool:
-        """Lists folders that appeared since, or can be read by now; returns whether there was one. `entries`: the
-        present list."""
+        """Lists folders that appeared since, or became readable; returns whether there was one. `entries`: the present
+        list."""
         async with self._looking:
             known = {entry.id: entry for entry in entries}
             settled = {str(entry.folder.path) for entry in entries if not entry.note}
@@ -70,7 +70,7 @@ class FoundFolders:
         waiting = [one for one in found if _needs_jobs(known, one)]
         with_jobs = await self._ids_with_jobs() if waiting else frozenset()
         self._undecided = frozenset[str]()
-        if with_jobs is None:  # they are looked at again
+        if with_jobs is None:  # they are checked again
             self._undecided = frozenset(str(one.entry.folder.path) for one in waiting)
             found = [one for one in found if one not in waiting]
             with_jobs = frozenset()
@@ -78,7 +78,7 @@ class FoundFolders:
         for one in sorted(found, key=lambda one: one.is_copy):
             id_, is_ours = one.entry.id, self._shared.owns(one.owner)
             if id_ in entries:
-                log.warning("%s holds experiment %s, too; it is not listed", one.entry.folder.path, id_)
+                log.warning("%s also contains experiment %s; it is not listed", one.entry.folder.path, id_)
                 continue
             # With the jobs here and another owner, the identity was lost: opened, it is held until a person decides.
             is_ours = is_ours or bool(one.entry.note) or id_ in with_jobs
@@ -89,18 +89,18 @@ class FoundFolders:
             return False
         listed = await self._index.write(lambda c: reconcile.put_found(c, [*entries.values()], known))
         for entry in listed:
-            log.warning("the list and the folder of experiment %s differed: it is %s", entry.id, _told(entry))
+            log.warning("the list and the folder of experiment %s differed; it is now %s", entry.id, _told(entry))
         return bool(listed)
 
     async def _ids_with_jobs(self) -> Collection[str] | None:
-        """Ids of the experiments whose jobs run at the keeper of this machine; None: it does not answer."""
+        """Ids of experiments whose jobs run at the keeper of this machine; None: it does not answer."""
         if not await asyncio.to_thread((self._directory / "keeper").is_dir):
             return frozenset()
         try:
             async with asyncio.timeout(_KEEPER_PATIENCE_S):
                 return (await orphaned_jobs.running(self._shared.keeper)).keys()
         except (PlatformError, TimeoutError, OSError) as error:
-            log.warning("which experiments have jobs here is not known, as the keeper does not answer: %s", error)
+            log.warning("the keeper does not answer, so the experiments with jobs here are unknown: %s", error)
             return None
 
 
@@ -115,7 +115,7 @@ def _needs_jobs(known: Mapping[str, Entry], found: Found) -> bool:
 
 
 def _read_changed(data_directory: Path, known: Mapping[str, Entry]) -> list[Found]:
-    """The folders that may say something else than the list. Blocks."""
+    """The folders that may differ from the list. Blocks."""
     listed = {entry.folder.path: entry for entry in known.values()}
     settled = {path for path, entry in listed.items() if not reconcile.may_be_newer(entry)}
     below = [folder for folder in index.folders_in(data_directory) if folder.path not in settled]
@@ -134,7 +134,7 @@ def _read_all(paths: Iterable[str]) -> list[Found]:
 def _new_folders(
     data_directory: Path, settled: Collection[str], seen: Mapping[str, _Stamp | None]
 ) -> dict[str, _Stamp | None]:
-    """Paths of folders that are not `settled`, and whose databases `seen` does not have: path → database. Blocks."""
+    """Paths of folders that are not `settled`, and whose databases are not in `seen`: path → database. Blocks."""
     found = {}
     with os.scandir(data_directory) as items:
         paths = [item.path for item in items if item.path not in settled and item.is_dir()]
@@ -147,7 +147,7 @@ def _new_folders(
 
 
 def _stamp(folder: Folder) -> _Stamp | None:
-    """What the database is now; None: there is none yet."""
+    """The present state of the database; None: it does not exist yet."""
     try:
         found = os.stat(folder.database)
     except (OSError, StoreError):

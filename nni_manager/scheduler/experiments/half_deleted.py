@@ -1,6 +1,6 @@
 """Folders of deleted experiments that could not be removed completely: removal is retried until they are gone.
 
-The note about such a folder stays in the index, so that the next daemon goes on after a kill.
+The note about such a folder stays in the index, so that the next daemon continues after a kill.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries; the last one repeats.
+#: Seconds between two attempts; the last value repeats.
 _WAITS_S = (2.0, 5.0, 10.0, 30.0, 60.0)
 #: Device and inode of a folder and of its database; None: it is gone.
 _Identity = tuple[tuple[int, int] | None, tuple[int, int] | None]
 
 
 class HalfDeleted:
-    """The folders that this daemon has to finish. One object per daemon."""
+    """The folders that this daemon must remove completely. One object per daemon."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -45,16 +45,16 @@ class HalfDeleted:
         while True:
             await asyncio.sleep(backoff.next_wait())
             if not await asyncio.to_thread(_is_rest, folder, left):
-                log.warning("%s was exchanged since experiment %s was deleted, and stays", folder.path, id)
+                log.warning("%s was replaced after experiment %s was deleted; it stays", folder.path, id)
                 break
             if not await asyncio.to_thread(folder.remove):
-                log.info("the rest of the deleted experiment %s is removed", id, extra={"action": "leftover"})
+                log.info("removed the rest of the deleted experiment %s", id, extra={"action": "leftover"})
                 break
         await self._supervisor.note(lambda c: index.drop_leftover(c, id))
 
 
 def _is_rest(folder: Folder, left: _Identity) -> bool:
-    """Whether there is nothing in the folder's place but what the removal left: no restored experiment."""
+    """Whether the folder's place has only leftovers of the removal, and no restored experiment."""
     return all(now in (None, before) for now, before in zip(_identity(folder), left, strict=True))
 
 

@@ -45,7 +45,7 @@ class Launcher:
         with self._supervisor.opening(), self._alone(id_):
             submission = await warm_start.with_results(submission, self._supervisor)
             folder, connections = Folder(Path(spec.working_directory) / id_), self._shared.connections
-            # first: an endpoint would replace the one of an experiment of this id, and be closed with the refusal
+            # first: an endpoint would replace the one of an experiment with this id, and be closed with the refusal
             await self._supervisor.index.read(lambda c: _require_free(c, submission, folder))
             findings = await preflight.look(spec, submission.secrets, connections, folder, submission.environment)
             async with self._with_endpoint(id_, submission.endpoint) as endpoint:
@@ -72,7 +72,7 @@ class Launcher:
         """Opens a stopped experiment for reading only."""
         await self._supervisor.settle(id)
         if self._supervisor.get(id) is not None:
-            raise Conflict(f"experiment {id} is at work; stop it first (`nnictl stop {id}`), or just look at it")
+            raise Conflict(f"experiment {id} is running; stop it first (`nnictl stop {id}`), or use it as it is")
         entry = await self._find(id, how.directory)
         with self._supervisor.opening():
             async with self._with_endpoint(id, how.endpoint, entry.endpoint) as endpoint:
@@ -86,7 +86,7 @@ class Launcher:
 
     @contextmanager
     def _alone(self, id: str) -> Iterator[None]:
-        """A context in which no other experiment of this id is created. Raises Conflict while one is."""
+        """A context in which no other experiment of this id is created. Raises Conflict if one is."""
         if id in self._creating:
             raise Conflict(f"an experiment {id} is being created; choose another id")
         self._creating.add(id)
@@ -134,7 +134,7 @@ class Launcher:
             experiment = await self._supervisor.open(entry)
         except BaseException:
             await self._supervisor.note(lambda c: index.set_leftover(c, id_, folder))
-            if not await asyncio.to_thread(folder.remove):  # else it is left to the next start
+            if not await asyncio.to_thread(folder.remove):  # otherwise the next start removes it
                 await self._supervisor.note(lambda c: index.drop_leftover(c, id_))
             raise
         if experiment.loop.has_runner:
@@ -151,7 +151,7 @@ class Launcher:
         found = await asyncio.to_thread(index.read_folder, folder)
         if found.id != id:
             raise InvalidInput(
-                f"the folder {folder.path} is experiment {found.id}'s; ask for that, or rename the folder"
+                f"the folder {folder.path} belongs to experiment {found.id}; use that id, or rename the folder"
             )
         known = await self._supervisor.index.read(lambda c: index.find(c, id))
         return replace(found, endpoint=known.endpoint if known is not None else None)
@@ -169,8 +169,7 @@ class Launcher:
                 is_found=False,
                 note="",
             )
-            # the index first: a stopped folder that is listed as open is corrected, an open one listed as stopped is
-            # not
+            # the index first: a stopped folder listed as open is corrected, an open one listed as stopped is not
             async with self._listed(opened):
                 await self._supervisor.closed_ones.release(id_)
                 owner = self._shared.connections.identity
@@ -193,10 +192,12 @@ class Launcher:
 
     async def _resume_open(self, experiment: OpenExperiment, entry: Entry, how: Reopening) -> None:
         if how.debug:
-            raise Conflict(f"experiment {entry.id} is at work; debug can be switched on when a stopped one is resumed")
+            raise Conflict(
+                f"experiment {entry.id} is running; debug can be enabled only when a stopped experiment is resumed"
+            )
         await experiment.require_not_stopping("resume")
         if entry.folder.path != experiment.folder.path:
-            raise Conflict(f"experiment {entry.id} is at work in {experiment.folder.path}; stop that one first")
+            raise Conflict(f"experiment {entry.id} is running in {experiment.folder.path}; stop it first")
         async with self._with_endpoint(entry.id, how.endpoint, entry.endpoint) as endpoint:
             if endpoint != entry.endpoint:
                 await experiment.database.try_write(lambda c: experiments.set_endpoint(c, endpoint))
@@ -229,8 +230,8 @@ async def _reopened(
 
 
 def _announce(connection: sqlite3.Connection, submission: Submission, folder: Folder) -> None:
-    """Notes a folder that is about to be created. Raises Conflict as `_require_free`: its removal would destroy what is
-    there."""
+    """Notes a folder that is about to be created. Raises Conflict like `_require_free`, as its removal would destroy
+    existing files."""
     _require_free(connection, submission, folder)
     index.set_leftover(connection, submission.id, folder)
 

@@ -1,5 +1,5 @@
-"""Jobs that no loop works on: those that a closed experiment left on its services, those of trials that a database
-restored from an older copy does not have, and those of experiments that no list has."""
+"""Jobs without a loop: left by a closed experiment, of trials missing in a database that was restored from an older
+copy, and of unlisted experiments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nni_manager.store.index import index
 
 log = logging.getLogger(__name__)
 
-#: The ids of all experiments, asked before each removal: one may be made meanwhile.
+#: The ids of all experiments, read before each removal, as one may be created meanwhile.
 Listed = Callable[[], Awaitable[Collection[str]]]
 
 
@@ -51,8 +51,8 @@ async def _note_on_services(
     running: bool,
     decided: bool = False,
 ) -> None:
-    """Notes what is left on its services; `noted`: those of which a note goes where nothing is. `decided`: jobs of
-    closed attempts alone, on the services that `troubles` names."""
+    """Notes leftovers on its services; `noted`: services whose note is removed if nothing is left. `decided`: only jobs
+    of closed attempts, on the services in `troubles`."""
     time_ms = shared.clock()
     try:
         found = await experiment.database.read(
@@ -65,7 +65,7 @@ async def _note_on_services(
         for service in set(noted) - {left.service for left in found}:
             await shared.leftovers.forget(experiment.id, service)
     except StoreError as error:
-        log.error("what experiment %s left behind is not noted: %s", experiment.id, error)
+        log.error("leftovers of experiment %s could not be recorded: %s", experiment.id, error)
 
 
 async def note_ended(shared: SharedParts, index_database: Database, left: LeftoverJobs) -> None:
@@ -77,29 +77,31 @@ async def note_ended(shared: SharedParts, index_database: Database, left: Leftov
 
 
 async def end_unrecorded(shared: SharedParts, experiment: OpenExperiment) -> None:
-    """Ends the jobs here of trials that the database, restored from an older copy, does not have."""
+    """Ends the jobs here of trials that are missing in the database, which was restored from an older copy."""
     try:
         await orphaned_jobs.end(shared.keeper, experiment.id, forget=True, trials=frozenset(experiment.unrecorded))
     except NniManagerError as error:
-        log.warning("jobs of trials that experiment %s does not have are not ended yet: %s", experiment.id, error)
+        log.warning(
+            "jobs of trials missing in the database of experiment %s could not be ended yet: %s", experiment.id, error
+        )
 
 
 async def end_unknown(
     shared: SharedParts, listed: Listed, platforms: Collection[str]
 ) -> list[tuple[LeftoverJobs, str]]:
-    """Ends the jobs of experiments not `listed` at that moment, on these platforms (empty: all), at the keeper of this
-    machine and those of other machines that are in use. Each with the reason why it was not ended; empty: it was."""
+    """Ends the jobs of unlisted experiments on these platforms (empty: all), at the keeper of this machine and those of
+    other machines in use. Each with the reason why it was not ended; empty: it was."""
     ended: list[tuple[LeftoverJobs, str]] = []
     for platform, key, keeper in _keepers(shared):
         if not platforms or platform in platforms:
-            with suppress(NniManagerError):  # it is away, which its experiments say
-                # one listener for all calls: without any the connection is given up
+            with suppress(NniManagerError):  # it is unreachable, which its experiments report
+                # one listener for all calls: without a listener the connection is closed
                 await orphaned_jobs.at(keeper, "cleaner", partial(_end_at, keeper, platform, key, listed, ended))
     return ended
 
 
 def _keepers(shared: SharedParts) -> list[tuple[str, str, Keeper]]:
-    """(platform, key of the connection, keeper); that of this machine only where it was ever used."""
+    """(platform, key of the connection, keeper); that of this machine only if it was ever used."""
     others = [one for one in shared.connections.in_use(KeeperConnection) if one.keeper is not shared.keeper]
     found = [("remote", one.key, one.keeper) for one in others]
     if (shared.settings.data_dir / "keeper").is_dir():
@@ -122,7 +124,7 @@ async def _end_at(
                 section={},
                 secrets={},
                 job_names=names,
-                sentence="no list of experiments has it",
+                sentence="its experiment is not listed",
                 noted_ms=now_ms(),
                 may_run=len(names),
             )

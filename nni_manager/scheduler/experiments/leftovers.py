@@ -1,6 +1,6 @@
 """Jobs that may still run although their experiment is closed: noted in the index, and ended when possible.
 
-They are ended by the next experiment on the same connection, when a connection in use is back, by a user's request, and
+They are ended by the next experiment on the same connection, when a used connection returns, at a user's request, and
 by retries at growing intervals while the daemon runs. The notes are also in memory: they are few, and every description
 of an experiment reads them.
 """
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 #: Code of the warning.
 MAY_STILL_RUN = "MAY_STILL_RUN"
-#: Seconds between two retries; the last one repeats. A machine that is back is noticed within this time.
+#: Seconds between two retries; the last value repeats. A machine that is back is noticed within this time.
 _LOOK_WAITS_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 #: Seconds for which a daemon without experiments stays because of leftovers.
 _KEEP_DAEMON_S = 24 * 3600.0
@@ -54,10 +54,10 @@ class Leftovers:
         self._known: dict[tuple[str, str], LeftoverJobs] = {}
         #: Ids of open experiments, which end their own leftovers.
         self.at_work: Callable[[], Collection[str]] = tuple
-        #: Called when these jobs are ended.
+        #: Called when these jobs have ended.
         self.on_ended: Callable[[LeftoverJobs], Awaitable[None]] = _nothing
         self._ending: dict[tuple[str, str], asyncio.Task[str]] = {}
-        #: By what is noted: its waits, and the moment of the next look by the loop's clock.
+        #: By note: its waits, and the time of the next attempt by the loop's clock.
         self._looks: dict[tuple[str, str], tuple[Backoff, float]] = {}
         self._noted = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
@@ -65,7 +65,7 @@ class Leftovers:
     async def load(self) -> None:
         """Reads the stored notes, and starts the retries. Raises StoreError."""
         self._known = {_key(left): left for left in await self._index.read(leftover_jobs.load)}
-        self._looking = asyncio.create_task(self._look(), name="look after what experiments left")
+        self._looking = asyncio.create_task(self._look(), name="end leftovers of experiments")
 
     async def close(self) -> None:
         """Cancels retries and calls; the next daemon continues."""
@@ -78,13 +78,13 @@ class Leftovers:
         self._noted.set()
 
     async def forget(self, experiment_id: str, service: str) -> None:
-        """Removes the note of an experiment and service; quiet without one."""
+        """Removes the note of an experiment and service; ignores a missing one."""
         if self._known.pop((experiment_id, service), None) is not None:
             await self._index.try_write(lambda c: leftover_jobs.drop(c, experiment_id, service))
 
     def reached(self, connection: str, *, by: tuple[str, str]) -> None:
-        """Called when service `by` (experiment id, service) has connected: it has ended its own leftovers. Starts
-        ending those of closed experiments on the same connection."""
+        """Called when service `by` (experiment id, service) has connected and so ended its own leftovers. Starts ending
+        those of closed experiments on the same connection."""
         for key, left in tuple(self._known.items()):
             if key == by:
                 self._start_task(key, self._forget_own(left))
@@ -92,7 +92,7 @@ class Leftovers:
                 self._start(left)
 
     def _end_on(self, connection: str) -> None:
-        """Starts ending what closed experiments left on a connection that is back; of `remote`, on each machine."""
+        """Starts ending leftovers of closed experiments on a connection that is back; for `remote`, on each machine."""
         for left in tuple(self._known.values()):
             if connection in left.connection.split(" ") and left.experiment_id not in self.at_work():
                 self._start(left)
@@ -113,10 +113,10 @@ class Leftovers:
             await self.note(left)
         for left, trouble in await self.end(experiment_id=entry.id):
             if trouble:
-                log.warning("of experiment %s jobs may still run on %s: %s", entry.id, left.service, trouble)
+                log.warning("jobs of experiment %s may still run on %s: %s", entry.id, left.service, trouble)
 
     async def _end_now(self, left: LeftoverJobs) -> str:
-        """Tries once more after a running try that fails, which may have begun before the service was reachable."""
+        """Repeats an attempt that fails, as it may have begun before the service was reachable."""
         under_way = self._ending.get(_key(left))
         if under_way is not None and not await asyncio.shield(under_way):
             return ""
@@ -153,7 +153,7 @@ class Leftovers:
 
     async def _look_after(self, key: tuple[str, str]) -> None:
         is_at_work = key[0] in self.at_work()
-        if (left := self._known.get(key)) is not None and not is_at_work:  # else it was ended just now
+        if (left := self._known.get(key)) is not None and not is_at_work:  # otherwise it was just ended
             await asyncio.shield(self._start(left))
         if key in self._looks:
             self._looks[key] = _next_look(self._looks[key][0])
@@ -161,7 +161,7 @@ class Leftovers:
     # Ending
 
     def _start(self, left: LeftoverJobs) -> asyncio.Task[str]:
-        """Starts a try, or returns the running one."""
+        """Starts an attempt, or returns the running one."""
         key = _key(left)
         return self._ending.get(key) or self._start_task(key, self._end(left))
 
@@ -178,10 +178,10 @@ class Leftovers:
         return ""
 
     async def _end(self, left: LeftoverJobs) -> str:
-        """Tries to end the jobs; returns why it failed, or ''."""
+        """Tries to end the jobs; returns the reason of a failure, or ''."""
         _, trouble = await asked("clean for good", left.service, self._clean(left))
         if not trouble:
-            log.info("what experiment %s left on %s is ended", left.experiment_id, left.service)
+            log.info("leftovers of experiment %s on %s were ended", left.experiment_id, left.service)
         return trouble
 
     async def _clean(self, left: LeftoverJobs) -> None:
@@ -193,7 +193,7 @@ class Leftovers:
         try:
             platform = adapter(credentials.adapter_config(service, left.secrets), host)
         except (ValueError, KeyError) as error:
-            raise PlatformUnavailable(f"{left.service}: its section is not known any more") from error
+            raise PlatformUnavailable(f"{left.service}: its section is no longer stored") from error
         await platform.clean(left.job_names)
         await self.on_ended(left)
         await self.forget(left.experiment_id, left.service)
@@ -215,7 +215,7 @@ def _sentence(left: LeftoverJobs) -> str:
     count = left.may_run or len(left.job_names)
     names = ("1 job" if count == 1 else f"{count} jobs") if count else "jobs"
     return (
-        f"{names} may still run on {left.service}: {left.sentence}; they are ended when it can be reached again, or by"
+        f"{names} may still run on {left.service}: {left.sentence}; they are ended when it is reachable again, or with"
         f" `nnictl platform clean {left.platform}`"
     )
 
@@ -235,7 +235,7 @@ def read_left_behind(
 
 def left_by_deleted(entry: Entry, now_ms: int, *, may_have_jobs: bool) -> list[LeftoverJobs]:
     """Notes for the jobs of a deleted experiment, and for files on services that keep more than jobs; for its jobs by
-    its id if the database cannot be read. Blocks."""
+    id if the database cannot be read. Blocks."""
     sentence = "the experiment was deleted"
     try:
         with closing(connect_readonly(entry.folder.require_database())) as connection:
@@ -244,8 +244,8 @@ def left_by_deleted(entry: Entry, now_ms: int, *, may_have_jobs: bool) -> list[L
             found = _notes(connection, entry.folder, now_ms, used | names, sentence)
         return [left for left in found if left.service in names or _leaves_files(left)]
     except (NniManagerError, sqlite3.Error, OSError, ValueError) as error:
-        log.warning("what experiment %s left is looked for by its id: %s", entry.id, error)
-    platforms = [one for one in entry.platform.split(",") if one]  # none are known of some that NNI made
+        log.warning("searching the leftovers of experiment %s by its id: %s", entry.id, error)
+    platforms = [one for one in entry.platform.split(",") if one]  # empty for some that NNI created
     if not platforms or not may_have_jobs:
         return []
     services = stored_config.services({"trainingService": [{"platform": one} for one in platforms]})
@@ -282,7 +282,7 @@ def _notes(
 
 
 def _secrets(folder: Folder) -> Mapping[str, str]:
-    """The experiment's secrets; empty if they cannot be read: the jobs are then ended at the next connect."""
+    """The experiment's secrets; empty if they are unreadable: the jobs are then ended at the next connect."""
     try:
         return private.load(folder.private).secrets
     except StoreError as error:

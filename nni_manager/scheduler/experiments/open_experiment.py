@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds before a loop is restarted after an internal error; the last one repeats.
+#: Seconds before a loop is restarted after an internal error; the last value repeats.
 _RESTART_WAITS_S = (0.2, 1.0, 5.0, 30.0)
 
 
@@ -67,13 +67,13 @@ class OpenExperiment:
         self.loop, self.messages, self._services = parts
         self._spec = build.spec
         self.changes = build.changes
-        #: Serialises commands that change the config.
+        #: Serializes commands that change the config.
         self.changing = asyncio.Lock()
-        #: Ids of trials that the database, restored from an older copy, does not have; found when it was opened.
+        #: Ids of trials that are missing in the database, restored from an older copy; determined at opening.
         self.unrecorded: tuple[str, ...] = ()
-        #: The fault of a loop that waits to be started again; empty: it runs.
+        #: The error of a loop that waits for its restart; empty: it runs.
         self.fault = ""
-        #: The stack of the last fault, and how often it came in a row.
+        #: The stack of the last error, and its number of consecutive repetitions.
         self._last_fault = ("", 0)
         self._failed, self._restart = asyncio.Event(), asyncio.Event()
         self._held = held
@@ -125,7 +125,7 @@ class OpenExperiment:
         self.start_again()
 
     def start_again(self) -> None:
-        """Starts the next turn at once, also of a loop that waits after a fault."""
+        """Starts the next turn at once, even if the loop waits after an error."""
         self.fault = ""
         self._failed.clear()
         self._restart.set()
@@ -140,7 +140,7 @@ class OpenExperiment:
             failed.cancel()
 
     async def require_not_stopping(self, verb: str) -> None:
-        """Raises Conflict while it is being stopped, and starts a loop that failed again. `verb`: what is asked."""
+        """Raises Conflict while it is being stopped, and restarts a failed loop. `verb`: the requested operation."""
         status = (await self.database.read(experiments.load)).status
         if status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):  # its services may still be closing
             trouble = f"; {self.fault}" if self.fault else ""
@@ -148,12 +148,12 @@ class OpenExperiment:
             raise Conflict(f"experiment {self.id} is being stopped; {verb} it when it is{trouble}")
 
     async def command(self, function: Callable[[sqlite3.Connection], T], *, is_durable: bool = False) -> T:
-        """Runs a command's write; refused, not queued, while the database cannot be written. `is_durable`: returns when
-        a power failure cannot undo it."""
+        """Runs a command's write; refused, not queued, while the database is not writable. `is_durable`: returns when a
+        power failure cannot undo it."""
         try:
             done = await self.database.try_write(function)
             if is_durable:
-                with suppress(OSError):  # a disk that cannot sync: the next commits say what is wrong with it
+                with suppress(OSError):  # a disk that cannot sync: the next commits report it
                     await self.database.sync()
         except StoreCorrupt as error:
             self.loop.inbox.give_up(error)
@@ -204,18 +204,24 @@ class OpenExperiment:
     def _note_fault(self, error: Exception) -> None:
         details = "".join(traceback.format_exception(error))
         self._log_fault(error, details)
-        self.fault = f"a fault in the manager ({error!r}); nothing is lost, resume tries again"
+        self.fault = f"internal error of the manager ({error!r}); nothing is lost; resume retries"
         self.loop.inbox.put_on_hold(Hold(code=HoldCode.INTERNAL, sentence=self.fault, details=details))
 
     def _log_fault(self, error: Exception, details: str) -> None:
-        """Logs a fault with its stack; the same one again without, the 2nd, 4th, 8th … time: it may come for days."""
+        """Logs an error with its stack; a repeated one without, at the 2nd, 4th, 8th … time, as it may last for
+        days."""
         last, count = self._last_fault
         count = count + 1 if details == last else 1
         self._last_fault = details, count
         if count == 1:
             log.error("the loop of experiment %s failed", self.id, exc_info=error, extra={"action": "barrier"})
         elif count.bit_count() == 1:
-            log.error("the loop of experiment %s failed %s times so", self.id, count, extra={"action": "barrier"})
+            log.error(
+                "the loop of experiment %s failed %s times with the same error",
+                self.id,
+                count,
+                extra={"action": "barrier"},
+            )
 
     async def _wait_to_restart(self, seconds: float) -> None:
         self._restart.clear()
@@ -227,7 +233,7 @@ class OpenExperiment:
         self.fault = ""
 
     async def results(self) -> str:
-        """The results that lists show once it is closed; empty when they cannot be read."""
+        """The results that lists show once it is closed; empty if they are unreadable."""
         try:
             return await self.database.read(list_summary.text_of)
         except StoreError as error:
@@ -277,8 +283,8 @@ async def open_experiment(
 def _load(
     connection: sqlite3.Connection, folder: Folder, shared: SharedParts
 ) -> tuple[StoredExperiment, tuple[PlatformSpec, ...], Kept, tuple[str, ...]]:
-    """(the experiment, services that left the config and still have attempts, private data, trials that have only a
-    folder), to open it with."""
+    """(the experiment, services that left the config and still have attempts, private data, trials that exist only as
+    folders), for opening it."""
     shared.require_ours(experiments.load(connection))
     experiments.set_owner(connection, shared.connections.identity)
     _settle_in(connection, folder)
@@ -334,11 +340,11 @@ def missing(id: str, spec: ExperimentSpec, gone: Iterable[PlatformSpec], kept: K
         return None
     written = [reference for reference in lacking if not is_reference(reference)]
     what = ", ".join([*(["its creator's environment"] if kept.environment is None else []), *lacking])
-    how = f"`nnictl update credentials {id}` gives anew what variables and files hold"
+    how = f"run `nnictl update credentials {id}` for values from variables and files"
     if written:
-        how += f", `nnictl update platform {id} --file FILE` what the experiment's file itself held"
-    why = private.foreign(folder.private) or "it was not copied along, or removed"
-    sentence = f"{folder.private} does not hold {what}: {why}; {how}"
+        how += f", `nnictl update platform {id} --file FILE` for values from the experiment's file"
+    why = private.foreign(folder.private) or "it was not copied, or was removed"
+    sentence = f"{folder.private} does not contain {what}: {why}; {how}"
     return Hold(code=HoldCode.PRIVATE_MISSING, sentence=sentence)
 
 
@@ -373,7 +379,7 @@ def _put(
     if before.environment is None and environment is not None:
         _put_anew(folder, values, spec.kept_of(environment))
     elif not values and environment is not None:
-        raise InvalidInput("its config refers to no variable and no file: nothing can be given anew")
+        raise InvalidInput("its config refers to no variable and no file, so there are no credentials to update")
     else:
         private.put(folder.private, values)
 

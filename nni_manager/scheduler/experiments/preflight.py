@@ -1,5 +1,5 @@
-"""Adapters without a loop, and the host that they have: their preflight before an experiment is created, the plan of
-its first jobs, and what is left on their services."""
+"""Adapters without a loop, and their host: preflight before an experiment is created, the plan of its first jobs, and
+leftovers on their services."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def standalone_host(
     """A host that stores nothing.
 
     `folder`: the experiment's, which may not exist. `storage`: shared storage with secrets filled in. `storage_key`: of
-    an experiment that may have folders on storage. `environment`: that trials on this machine begin with.
+    an experiment that may have folders on storage. `environment`: initial environment of trials on this machine.
     """
     return Host(
         experiment_id=experiment_id,
@@ -80,7 +80,7 @@ async def _code(folder: Path, service: str) -> Path:
     code = Folder(folder).code
     for packed in (*(code / service).glob("*.tar.gz"), *code.glob("*.tar.gz")):
         return packed
-    raise InvalidInput("the experiment is not at work, and has no code to send")
+    raise InvalidInput("the experiment is not running, and has no code to send")
 
 
 async def _nothing(*_: object, **__: object) -> None:
@@ -92,9 +92,9 @@ log = logging.getLogger(__name__)
 #: Codes of warnings.
 SERVICE_AWAY = "SERVICE_AWAY"
 PREFLIGHT = "PREFLIGHT"
-#: Severity of findings → code of their warning, and what it says of the service.
+#: Severity of findings → code of their warning, and its statement about the service.
 _WARNED_OF = {
-    Severity.AWAY: (SERVICE_AWAY, " cannot be asked now, and the experiment waits for it"),
+    Severity.AWAY: (SERVICE_AWAY, " is unreachable now, and the experiment waits for it"),
     Severity.WARNING: (PREFLIGHT, ""),
 }
 
@@ -172,18 +172,18 @@ class ServicePlan:
 
     service: str
     platform: str
-    #: Number of trials planned: the most that may run there at a time.
+    #: Number of planned trials: the maximum number that may run there at a time.
     trials: int
-    #: None: the platform places jobs itself, or could not be asked.
+    #: None: the platform places jobs itself, or did not answer.
     plan: JobPlan | None
-    #: Why it could not be asked; empty: it could.
+    #: Why it did not answer; empty: it did.
     trouble: str = ""
 
 
 async def plan_jobs(submission: Submission, connections: Connections) -> Sequence[ServicePlan]:
     """A plan for each service, in config order.
 
-    Raises InvalidInput for what `create` would refuse.
+    Raises InvalidInput for anything that `create` would refuse.
     """
     spec, secrets, id = submission.spec, submission.secrets, submission.id
     await asyncio.to_thread(admission.check, spec)
@@ -207,7 +207,7 @@ async def _planned(service: PlatformSpec, secrets: Mapping[str, str], host: Host
 
 
 async def asked(verb: str, service: str, asking: Awaitable[T]) -> tuple[T | None, str]:
-    """(an adapter's answer, why there is none); an error is told, not raised. `verb`: of `TIME_LIMITS_S`."""
+    """(an adapter's answer, why there is none); an error is returned, not raised. `verb`: of `TIME_LIMITS_S`."""
     try:
         async with asyncio.timeout(TIME_LIMITS_S[verb]):
             return await asking, ""
@@ -229,18 +229,17 @@ class LeftOnService:
     #: Identity of this manager.
     identity: str
     objects: Sequence[LeftObject] = ()
-    #: Why it could not be asked, or not all objects be removed; empty: no problem.
+    #: Why it did not answer, or objects could not be removed; empty: no problem.
     trouble: str = ""
 
 
 async def find_left(
     submission: Submission, connections: Connections, at_work: Collection[str], remove: Collection[str] | None
 ) -> Sequence[LeftOnService]:
-    """Finds what is left on the services of a config that can say, of experiments that are not `at_work`: these may be
-    unknown here, as their folders were lost or another manager made them. With `remove` (ids): removes and returns only
-    theirs."""
+    """Finds leftovers of experiments that are not `at_work` on a config's services. They may be unknown here, if their
+    folders were lost or another manager created them. With `remove` (ids): removes and returns only theirs."""
     able = [service for service in submission.spec.platforms if registry.find(service.name).finds_left]
-    folder = Path(submission.spec.working_directory) / submission.id  # which is never made
+    folder = Path(submission.spec.working_directory) / submission.id  # never created
 
     async def ask(service: PlatformSpec) -> Sequence[LeftObject]:
         host = standalone_host(submission.id, service.service, folder, connections)

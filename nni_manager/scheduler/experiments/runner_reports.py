@@ -32,9 +32,9 @@ T = TypeVar("T")
 
 #: Unstored lines of all runners above which further lines are refused with TooBusy.
 MAX_UNSTORED_LINES = 20_000
-#: Most processes per attempt with logs of their own.
+#: Maximum number of processes per attempt with logs of their own.
 MOST_SOURCES = 64
-#: Seconds for a report to be stored; afterwards the runner has to post it again.
+#: Seconds for a report to be stored; afterwards the runner must post it again.
 _PATIENCE_S = 10.0
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -69,10 +69,10 @@ class AttemptReports:
         """Raises AttemptDecided."""
         if self.side.is_decided:
             attempt = f"attempt {self._runner.attempt} of trial {self._runner.trial_id}"
-            raise AttemptDecided(f"{attempt} is decided; nothing more is taken from it")
+            raise AttemptDecided(f"{attempt} is closed; no further reports are accepted")
 
     def must_stop(self) -> bool:
-        """Whether the attempt is to stop; the question is the runner's heartbeat."""
+        """Whether the attempt must stop; the call counts as the runner's heartbeat."""
         self.require_open()
         return self.side.must_stop
 
@@ -100,7 +100,7 @@ class AttemptReports:
         return side.must_stop
 
     async def exited(self, runner_exit: Mapping[str, Any]) -> bool:
-        """Answers whether the trial must stop. `runner_exit`: the post, which `domain.evidence.RunnerExit` reads."""
+        """Returns whether the trial must stop. `runner_exit`: the post, which `domain.evidence.RunnerExit` reads."""
         self.require_open()
         await self._stored(self.experiment.messages.exited(self.side.job_name, self._runner_exit(runner_exit)))
         return self.side.must_stop
@@ -111,25 +111,25 @@ class AttemptReports:
         )
 
     async def offsets(self) -> dict[str, int]:
-        """Outbox → bytes stored."""
+        """Outbox → number of stored bytes."""
         return await self.experiment.database.read(lambda c: jobs.offsets(c, self.side.job_name))
 
     async def lines(
         self, outbox: str, start: int, end: int, lines: Sequence[str], runner_exit: Mapping[str, Any] | None = None
     ) -> int:
-        """Stores complete lines of one outbox; answers how many of its bytes are stored.
+        """Stores complete lines of one outbox; returns the number of its stored bytes.
 
-        `runner_exit`: as of `exited`, where it came with them; it is stored if they are, in the same commit. Raises
+        `runner_exit`: as in `exited`, if it came with them; it is stored only with them, in the same commit. Raises
         TooBusy, and InvalidInput for one outbox too many.
         """
         self.require_open()
         if self._all_runners.unstored_lines + len(lines) > MAX_UNSTORED_LINES and self._all_runners.unstored_lines:
-            raise TooBusy("more results come in than can be stored; they are taken again in a second")
+            raise TooBusy("more results arrive than can be stored; send them again in a second")
         self._all_runners.unstored_lines += len(lines)
         try:
             if outbox not in self.side.outboxes and len(self.side.outboxes) >= protocol.MOST_OUTBOXES:
                 raise InvalidInput(
-                    f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share some"
+                    f"outbox: an attempt has at most {protocol.MOST_OUTBOXES}; let its processes share outboxes"
                 )
             storing = self.experiment.messages.store(
                 self.side.job_name,
@@ -150,12 +150,12 @@ class AttemptReports:
         again."""
         if trouble := self.experiment.database.trouble:
             storing.close()
-            raise StoreUnavailable(f"{trouble}; nothing was taken, try again later")
+            raise StoreUnavailable(f"{trouble}; nothing was stored, try again later")
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await storing
         except TimeoutError:
-            raise StoreUnavailable("this is not stored yet; post it again") from None
+            raise StoreUnavailable("the report is not stored yet; post it again") from None
 
     async def write_log(self, file: str, offset: int, data: bytes, source: str = "") -> int:
         """Appends to a log of the attempt; repeats are ignored. Returns the number of bytes received so far.
@@ -164,10 +164,10 @@ class AttemptReports:
         also accepted from a closed attempt: a runner reports the end first, and its job is kept while logs arrive.
         """
         experiment, side = self.experiment, self.side
-        if (service := experiment.loop.services.get(side.service)) is not None:  # else it was removed meanwhile
+        if (service := experiment.loop.services.get(side.service)) is not None:  # otherwise it was removed meanwhile
             service.forgetting.wait_longer(side.job_name)
         if file not in protocol.LOG_FILES:
-            raise NotFound(f"{file!r} is no log of a trial; {', '.join(protocol.LOG_FILES)} are")
+            raise NotFound(f"{file!r} is not a log of a trial; use one of {', '.join(protocol.LOG_FILES)}")
         attempt, trials = attempt_directory(self._runner.trial_id, self._runner.attempt), experiment.folder.trials
         name = f"{file}-{_SAFE.sub('_', source)[:64]}" if source else file
         if source:
@@ -187,7 +187,7 @@ def _require_few_sources(trials: str, attempt: str, name: str, file: str) -> Non
     with foreign_files.opened_folder(trials, attempt) as folder:
         known = [entry for entry in os.listdir(folder) if entry.startswith(f"{file}-")]
     if name not in known and len(known) >= MOST_SOURCES:
-        raise InvalidInput(f"source: {file} of at most {MOST_SOURCES} processes of an attempt is kept")
+        raise InvalidInput(f"source: {file} is stored for at most {MOST_SOURCES} processes of an attempt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class Registration:
     record: str
     #: The code archive; None: no code is sent.
     archive: CodeArchive | None
-    #: Outbox → bytes stored.
+    #: Outbox → number of stored bytes.
     stored: Mapping[str, int]
 
 
@@ -252,7 +252,7 @@ class RunnerReports:
         return attempt.side.record
 
     async def offsets(self, runner: RunnerIdentity) -> dict[str, int]:
-        """Bytes stored of each outbox."""
+        """Number of stored bytes of each outbox."""
         attempt = await self._find(runner)
         attempt.require_open()
         return dict(attempt.side.outboxes)
@@ -271,7 +271,7 @@ class RunnerReports:
         side = await experiment.database.read(lambda c: runners.find(c, runner.trial_id, runner.attempt))
         if runner.container and side.container not in ("", runner.container):
             raise AttemptDecided(runners.SUPERSEDED)
-        if not side.is_decided:  # else it would stay in the heartbeats for ever
+        if not side.is_decided:  # otherwise it would stay in the heartbeats forever
             experiment.loop.heartbeats.hear(side.job_name)
         return AttemptReports(experiment, side, runner, self)
 
@@ -282,4 +282,4 @@ class RunnerReports:
         id_ = runner.experiment_id
         if (await self._supervisor.index.read(lambda c: index.get(c, id_))).is_open:
             raise StoreUnavailable(f"experiment {id_} is not open yet; try again in a moment")
-        raise AttemptDecided(f"experiment {id_} is stopped; nothing is taken for it")
+        raise AttemptDecided(f"experiment {id_} is stopped; no reports are accepted")

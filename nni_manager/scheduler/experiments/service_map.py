@@ -1,5 +1,5 @@
-"""The training services of all open experiments, their machines, and what each GPU is doing. From memory, but for what
-the open experiments' databases know of holds."""
+"""The training services of all open experiments, their machines, and the use of each GPU. From memory, except holds,
+which are read from the experiments' databases."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from nni_manager.store.index.service_summary import ServiceSummary
 class JobOnGpu:
     experiment_id: str
     trial_id: str
-    #: Bytes of the card that it uses; 0: not known, or none yet.
+    #: Bytes of the card that it uses; 0: unknown, or none yet.
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU and what is on it; free: neither jobs nor others, and no error."""
+    """A GPU and what is on it; free: neither jobs nor foreign processes, and no error."""
 
     card: Card
     jobs: tuple[JobOnGpu, ...]
@@ -50,7 +50,7 @@ class ServiceUse:
 
     experiment_id: str
     experiment_name: str
-    #: As the experiment sees it.
+    #: State as the experiment sees it.
     service: ServiceSummary
 
 
@@ -59,7 +59,7 @@ class ServiceState:
     """A training service, for all experiments that use it."""
 
     platform: str
-    #: The far side, without secrets; empty: machines have names of their own.
+    #: The remote side, without secrets; empty: machines have names of their own.
     address: str
     uses: tuple[ServiceUse, ...]
     machines: tuple[MachineState, ...]
@@ -71,14 +71,14 @@ class InLine:
 
     experiment_id: str
     service: str
-    #: Machines that could have them, by their names for people.
+    #: Display names of machines that could have them.
     machines: tuple[str, ...]
     #: GPUs, or places, that each of its trials needs.
     places: int
 
 
 async def read(experiments: Sequence[OpenExperiment], connections: Connections) -> list[ServiceState]:
-    """The services in the order in which experiments were opened, GPUs as they are now. Raises StoreError."""
+    """The services in the order in which experiments were opened, with their GPUs now. Raises StoreError."""
     found: dict[tuple[str, str], ServiceState] = {}
     places = connections.shared_object(Places)
     await places.look()
@@ -96,7 +96,7 @@ async def read(experiments: Sequence[OpenExperiment], connections: Connections) 
 
 
 def line(connections: Connections) -> list[InLine]:
-    """Experiments that wait for places, the one whose turn is next first."""
+    """Experiments that wait for places, the next one first."""
     places = connections.shared_object(Places)
     return [
         InLine(
@@ -116,7 +116,7 @@ async def _summaries(experiment: OpenExperiment) -> Mapping[str, ServiceSummary]
 
 
 def _state(platform: Platform[Any], is_entered: bool, places: Places) -> ServiceState:
-    """The service without its experiments; the machines of an adapter that is not connected are not known."""
+    """The service without its experiments; machines of a disconnected adapter are unknown."""
     reports = platform.machines() if is_entered else ()
     address = "" if reports else type(platform).connection_key(platform.config)
     machines = tuple(_machine(report, places.find(report.ledger) if report.ledger else None) for report in reports)
@@ -124,7 +124,7 @@ def _state(platform: Platform[Any], is_entered: bool, places: Places) -> Service
 
 
 def _merged(before: ServiceState | None, more: ServiceState) -> ServiceState:
-    """One service for two experiments; a machine that both name is there once."""
+    """One service for two experiments; a machine that both use appears once."""
     if before is None:
         return more
     machines = {machine.report.key: machine for machine in before.machines}
@@ -135,7 +135,7 @@ def _merged(before: ServiceState | None, more: ServiceState) -> ServiceState:
 
 
 def _same_machine(first: MachineState, second: MachineState) -> MachineState:
-    """What one experiment says of it, and the GPUs that the other needs of it."""
+    """What one experiment reports about it, and the GPUs that the other needs of it."""
     told = first if first.report.why or not second.report.why else second
     known = first if first.gpus or first.gpu_trouble else second
     return replace(told, gpus=known.gpus, gpu_trouble=known.gpu_trouble)

@@ -58,12 +58,12 @@ class SharedParts:
     leftovers: Leftovers
     #: Changes of any open experiment, and of the list.
     changes: Changes = field(default_factory=Changes)
-    #: Identities that count as this data directory's, beside its own; empty text: experiments that name none.
+    #: Identities that count as this data directory's, in addition to its own; empty text: experiments without one.
     former_identities: frozenset[str] = frozenset({""})
 
     @property
     def is_identity_lost(self) -> bool:
-        """Whether this data directory got another identity because its own was lost, and no person has settled it."""
+        """Whether this data directory got a new identity because its own was lost, and no user has confirmed it."""
         return "" not in self.former_identities
 
     def owns(self, owner: str) -> bool:
@@ -71,7 +71,7 @@ class SharedParts:
         return owner == self.connections.identity or owner in self.former_identities
 
     def require_ours(self, row: StoredExperiment) -> None:
-        """Raises Conflict for an experiment whose jobs another manager may lead."""
+        """Raises Conflict for an experiment whose jobs another manager may control."""
         if not self.owns(row.owner):
             raise Conflict(
                 f"it belongs to the manager {row.owner or '(unknown)'}, and {self.settings.data_dir} is"
@@ -160,9 +160,9 @@ class Services:
         return [self.all.pop(name) for name in idle if self.all[name].is_removed]
 
     async def forget_secrets(self) -> None:
-        """Removes the secrets that no service refers to any more."""
+        """Removes the secrets that no service refers to."""
         in_use = [service.spec for service in self.all.values()]
-        with suppress(StoreError):  # else the next time
+        with suppress(StoreError):  # otherwise the next time
             await self._build.database.try_write(lambda c: _forget_secrets(c, self._build.folder, in_use))
 
     def _maker(self, platform: PlatformSpec, secrets: Mapping[str, str]) -> Make:
@@ -197,8 +197,8 @@ class Services:
 
 
 def _forget_secrets(connection: sqlite3.Connection, folder: Folder, in_use: Iterable[PlatformSpec]) -> None:
-    """Keeps the secrets of the stored config and of the services `in_use`. It is a write of the database, so that it
-    comes before or after a change that stores a config with its secrets, and never between the two."""
+    """Keeps the secrets of the stored config and of the services `in_use`. It is a database write, so that it runs
+    before or after a change that stores a config with its secrets, never in between."""
     spec = experiment_file.from_canonical(stored_config.read(experiments.load(connection).config, folder.database))
     private.keep_only(folder.private, credentials.known(spec, in_use))
 

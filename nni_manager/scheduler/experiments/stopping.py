@@ -23,9 +23,9 @@ class Stopping:
         self._shared = supervisor.shared
 
     async def stop(self, id: str) -> None:
-        """Stops the trials and closes the experiment; returns after that. Quiet for a closed one."""
+        """Stops the trials and closes the experiment; returns after that. Ignores a closed one."""
         async with self._supervisor.turn(id):
-            experiment = self._supervisor.get(id)  # which needs no index
+            experiment = self._supervisor.get(id)  # does not need the index
             if experiment is None:
                 return await self._close_unopened(await self._supervisor.entry(id))
             try:
@@ -45,8 +45,8 @@ class Stopping:
             )
         except StoreUnavailable as error:
             raise StoreUnavailable(
-                f"{error}; the trials of experiment {experiment.id} go on meanwhile: where they fill the disk, make"
-                " room, or end their processes yourself"
+                f"{error}; the trials of experiment {experiment.id} continue meanwhile: if they fill the disk, free"
+                " space, or end their processes yourself"
             ) from error
         experiment.start_again()
 
@@ -56,7 +56,7 @@ class Stopping:
         while self._supervisor.get(experiment.id) is experiment:
             if experiment.fault:
                 await self._end_jobs(experiment)
-            await self._supervisor.closed(experiment.id)  # another call started the loop again
+            await self._supervisor.closed(experiment.id)  # another call restarted the loop
 
     async def stop_all(self) -> tuple[str, ...]:
         """Stops all experiments, viewed ones included; returns their ids."""
@@ -70,22 +70,22 @@ class Stopping:
         return ids
 
     async def close_all(self, id: str) -> None:
-        """Closes what is open of an experiment without a loop: its database for reading, its endpoint."""
+        """Closes the resources of an experiment without a loop: its database for reading, its endpoint."""
         self._supervisor.give_up(id)
         await self._supervisor.closed_ones.release(id)
         await self._shared.endpoints.close(id)
         self._supervisor.note_closed(id)
 
     async def _end_jobs(self, experiment: OpenExperiment) -> None:
-        """Ends the jobs here of an experiment whose loop failed, and raises that."""
+        """Ends the jobs here of an experiment whose loop failed, and raises its error."""
         fault = experiment.fault
         await orphaned_jobs.end(self._shared.keeper, experiment.id, forget=False)
         raise NniManagerError(
-            f"experiment {experiment.id} is still being stopped, though its trials on this machine are ended: {fault}"
+            f"experiment {experiment.id} is still being stopped, but its trials on this machine have ended: {fault}"
         )
 
     async def _close_unopened(self, entry: Entry) -> None:
-        """Closes an experiment that is viewed, or failed to open. Quiet for a stopped one."""
+        """Closes an experiment that is viewed, or failed to open. Ignores a stopped one."""
         hold = self._supervisor.not_opened.get(entry.id)
         if entry.status is not ExperimentStatus.VIEWED and hold is None:
             return
@@ -102,9 +102,9 @@ class Stopping:
 
 
 async def _require_known(entry: Entry) -> None:
-    """Raises Conflict where the experiment waits for the newer version that wrote its database, which has to hear of
-    the stop: the trials would be failed ones there, as their jobs were ended and no stop is stored."""
+    """Raises Conflict if the experiment waits for the newer version that wrote its database. That version must handle
+    the stop: otherwise it would count the trials as failed, as their jobs ended without a stored stop."""
     try:
         await asyncio.to_thread(experiment_folder.refuse_newer, entry.folder)
     except SchemaRefused as error:
-        raise Conflict(f"experiment {entry.id} is not stopped, and its trials go on: {error}") from error
+        raise Conflict(f"experiment {entry.id} is not stopped, and its trials continue: {error}") from error

@@ -19,7 +19,7 @@ class Submission:
     spec: ExperimentSpec
     #: The new experiment's id.
     id: str = field(default_factory=new_experiment_id)
-    #: Whether the caller chose the id; then its folder may have the files that NNI's launcher puts there first.
+    #: Whether the caller chose the id; then its folder may contain the files that NNI's launcher creates first.
     is_id_chosen: bool = False
     #: The caller's environment; trials and the tuner run with it.
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -33,9 +33,9 @@ class Submission:
     imported: Sequence[Sequence[Mapping[str, object]]] = ()
     #: None: no endpoint.
     endpoint: EndpointWish | None = None
-    #: What the caller recorded where its code is, as REST has it; None: the daemon looks.
+    #: The caller's record of the code, as in REST; None: the daemon collects it.
     provenance: Mapping[str, object] | None = field(default=None, repr=False)
-    #: Path and digest of the experiment file, as the record of provenance has them; empty: it is not on this machine.
+    #: Path and digest of the experiment file, as in the provenance record; empty: it is not on this machine.
     file_record: Mapping[str, str] = field(default_factory=dict)
     #: Folder of uploaded code, named in `spec`, which the experiment copies. None: none was uploaded.
     sent_code: Path | None = None
@@ -56,7 +56,7 @@ class Reopening:
 
 
 class Endpoints(Protocol):
-    """Built by `app`, which owns the sockets. An experiment has one endpoint at most."""
+    """Built by `app`, which owns the sockets. An experiment has at most one endpoint."""
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
         """Opens an endpoint, also for an experiment about to be created; replaces a present one.

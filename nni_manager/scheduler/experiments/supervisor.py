@@ -38,14 +38,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Most seconds that a caller waits until the index is written.
+#: Maximum seconds that a caller waits until the index is written.
 _INDEX_PATIENCE_S = 1.0
-#: Seconds between two tries to open an experiment on an unwritable disk.
+#: Seconds between two attempts to open an experiment on an unwritable disk.
 _OPEN_AGAIN_S = 2.0
 
 
 class Supervisor:
-    """Run by the daemon with `running`; leaving it stops all loops, and jobs run on."""
+    """Run by the daemon with `running`; leaving it stops all loops, and jobs continue."""
 
     def __init__(self, index_database: Database, shared: SharedParts) -> None:
         self.index = index_database
@@ -57,7 +57,7 @@ class Supervisor:
         shared.leftovers.on_ended = partial(left_jobs.note_ended, shared, index_database)
         self._open: dict[str, OpenExperiment] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        #: All tasks were cancelled: no further one may begin.
+        #: All tasks were cancelled: no more may begin.
         self._is_closing = False
         self._settling: set[asyncio.Task[None]] = set()
         self._closing: dict[str, asyncio.Event] = {}
@@ -128,10 +128,10 @@ class Supervisor:
         return entries
 
     def _open_found(self, entry: Entry) -> None:
-        """Opens an experiment that a look at the folders has listed as open. Quiet for others."""
+        """Opens an experiment that a check of the folders has listed as open. Ignores others."""
         is_at_work = entry.is_open and entry.status not in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
         if is_at_work and not (entry.id in self._closing or entry.id in self._tasks or self.is_open(entry.id)):
-            self._note_not_opened(entry.id, HoldCode.STORE_UNAVAILABLE, "it was found again, and is being opened")
+            self._note_not_opened(entry.id, HoldCode.STORE_UNAVAILABLE, "it was found again and is being opened")
             self._begin_opening(entry)
 
     async def entry(self, id: str) -> Entry:
@@ -169,8 +169,8 @@ class Supervisor:
         return (*self._open, *sorted(self.viewed | (self.not_opened.keys() - self._open.keys())))
 
     async def open(self, entry: Entry, *, to_stop: bool = False) -> OpenExperiment:
-        """Opens an experiment and starts its loop. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: stop
-        it."""
+        """Opens an experiment and starts its loop. Raises AlreadyOwned, StoreError or InvalidInput. `to_stop`: only to
+        stop it."""
         if entry.id in self._open:
             return self._open[entry.id]
         if (closing := self._closing.get(entry.id)) is not None:
@@ -206,7 +206,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def turn(self, id: str) -> AsyncIterator[None]:
-        """Serialises commands that open, stop or remove one experiment; inside, it is either open or closed."""
+        """Serializes commands that open, stop or remove one experiment; inside, it is either open or closed."""
         turn = self._turns.setdefault(id, asyncio.Lock())
         async with turn:
             if (closing := self._closing.get(id)) is not None:
@@ -222,13 +222,13 @@ class Supervisor:
             opening.cancel()
 
     def note_closed(self, id: str) -> None:
-        """Clears the warnings of a closed experiment and calls `on_closed`; quiet for an open one."""
+        """Clears the warnings of a closed experiment and calls `on_closed`; ignores an open one."""
         if not self.is_open(id):
             self.shared.warnings.clear(id)
             self.on_closed(id)
 
     def show_change(self, id: str) -> None:
-        """Tells its pages, where it is open, that something beside its database has changed."""
+        """Notifies its pages, if it is open, that something outside its database has changed."""
         if (experiment := self._open.get(id)) is not None:
             experiment.changes.note()
 
@@ -237,7 +237,7 @@ class Supervisor:
             self.on_empty()
 
     async def closed(self, id: str) -> None:
-        """Waits until the experiment's loop has ended, or meets a fault: it may do so each time it is started again."""
+        """Waits until the experiment's loop has ended or failed, which may happen at each restart."""
         if (task := self._tasks.get(id)) is not None:
             experiment = self._open.get(id)
             await (asyncio.wait({task}) if experiment is None else experiment.failed_or(task))
@@ -248,7 +248,7 @@ class Supervisor:
         self._keep(self._group.create_task(self._settle_until_done(id), name=f"settling {id}"))
 
     async def settle(self, id: str) -> None:
-        """Opens an `unsettled` experiment just to stop it. Quiet for others. Raises as `open`."""
+        """Opens an `unsettled` experiment only to stop it. Ignores others. Raises as `open`."""
         if id in self.unsettled:
             entry = await self.index.read(lambda c: index.get(c, id))
             experiment = await self.open(entry, to_stop=True)
@@ -263,7 +263,7 @@ class Supervisor:
         return answer
 
     async def note(self, function: Callable[[sqlite3.Connection], None]) -> None:
-        """Writes a fact into the index; waits briefly, and is written later if the index cannot be written now."""
+        """Writes a fact into the index; waits briefly, and retries later if the index is not writable now."""
         write = self.index.start_write(function)
         write.add_done_callback(self._noted)
         await asyncio.wait({write}, timeout=_INDEX_PATIENCE_S)
@@ -284,7 +284,7 @@ class Supervisor:
         self._tasks[entry.id] = self._group.create_task(self._open_later(entry), name=f"opening {entry.id}")
 
     async def _open_later(self, entry: Entry) -> None:
-        """Retries until the disk can be written, and files that are gone were put back, or it is given up."""
+        """Retries until the disk is writable and missing files were restored, or until it is given up."""
         while True:
             await asyncio.sleep(_OPEN_AGAIN_S)
             async with self.turn(entry.id):
@@ -297,9 +297,9 @@ class Supervisor:
                 try:
                     await self.settle(id)
                 except (StoreUnavailable, OSError) as error:
-                    log.debug("experiment %s is stopped, and cannot be told so yet: %s", id, error)
+                    log.debug("experiment %s was stopped, but its database cannot record that yet: %s", id, error)
                 except NniManagerError as error:
-                    log.error("experiment %s is stopped, and cannot be told so: %s", id, error)
+                    log.error("experiment %s was stopped, but its database cannot record that: %s", id, error)
                     self.unsettled.discard(id)
             if id in self.unsettled:
                 await asyncio.sleep(_OPEN_AGAIN_S)
@@ -321,13 +321,13 @@ class Supervisor:
             ends_by_itself = isinstance(error, StoreUnavailable | OSError)
             code = HoldCode.STORE_UNAVAILABLE if ends_by_itself else HoldCode.NOT_OPEN
             self._note_not_opened(entry.id, code, str(error))
-            return not (ends_by_itself or isinstance(error, NotFound))  # a missing file may be put back
+            return not (ends_by_itself or isinstance(error, NotFound))  # a missing file may be restored
         except Exception as error:
             if shortage.is_shortage(error):
                 self._note_not_opened(entry.id, HoldCode.STORE_UNAVAILABLE, str(error))
                 return False
             log.exception("opening experiment %s failed", entry.id, extra={"action": "barrier"})
-            sentence = f"{error!r}; this is a fault of ours, please report it"
+            sentence = f"{error!r}; this is a bug, please report it"
             self._note_not_opened(entry.id, HoldCode.INTERNAL, sentence)
         return True
 
@@ -342,7 +342,7 @@ class Supervisor:
             self._keep(self._group.create_task(self._open_again(experiment.id)))
 
     async def _open_again(self, id: str) -> None:
-        """Begins to open an experiment whose database is gone. A task: a stop may wait for `_run` in its turn."""
+        """Starts opening an experiment whose database is gone. A task, as a stop may wait for `_run` in its turn."""
         async with self.turn(id):
             entry = None
             with suppress(StoreError):
@@ -351,19 +351,19 @@ class Supervisor:
                 self._begin_opening(entry)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
-        """Has the task cancelled at the end of the daemon."""
+        """Cancels the task at the end of the daemon."""
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
     async def _is_gone_after(self, experiment: OpenExperiment) -> bool:
-        """Runs the experiment; answers whether it was closed as its database is gone."""
+        """Runs the experiment; returns whether it was closed because its database is gone."""
         is_gone = False
         try:
             await experiment.run()
         except StoreCorrupt as error:
             is_gone = isinstance(error, StoreGone)
-            log.error("experiment %s cannot go on: %s", experiment.id, error)
-            sentence = f"experiment {experiment.id} cannot go on: {error}"
+            log.error("experiment %s cannot continue: %s", experiment.id, error)
+            sentence = f"experiment {experiment.id} cannot continue: {error}"
             self.not_opened[experiment.id] = Hold(code=HoldCode.NOT_OPEN, sentence=sentence)
         finally:
             self._open.pop(experiment.id, None)

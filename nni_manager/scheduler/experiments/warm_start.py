@@ -1,8 +1,7 @@
-"""`warmStart`: a new experiment's tuner is told the results of other experiments.
+"""`warmStart`: a new experiment's tuner gets the results of other experiments.
 
-They are stored in the new experiment as if they had been imported, so it needs the others no more. What a built-in
-tuner could not use, parameters outside the search space and values that are no numbers, is left out and counted in a
-warning.
+They are stored in the new experiment like an import, so it no longer needs the others. Results that a built-in tuner
+cannot use (parameters outside the search space, values that are not numbers) are left out and counted in a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Entry = Mapping[str, object]
 
 
 async def with_results(submission: Submission, supervisor: Supervisor) -> Submission:
-    """The submission with the results that its config asks for, and warnings of what does not fit.
+    """The submission with the results that its config requests, and warnings about unusable ones.
 
     Raises InvalidInput for an experiment that does not exist, StoreError for one that cannot be read.
     """
@@ -52,12 +51,12 @@ async def _read(id_: str, supervisor: Supervisor) -> Sequence[Entry]:
         return await supervisor.closed_ones.read(id_, lambda _: read)
     except NotFound:
         raise InvalidInput(
-            f"warmStart: there is no experiment {id_}; `nnictl experiment list --all` shows those that there are"
+            f"warmStart: there is no experiment {id_}; `nnictl experiment list --all` lists all"
         ) from None
 
 
 def _judge(spec: ExperimentSpec) -> Callable[[Entry], bool]:
-    """Whether the tuner can use a result. The search space of a user's tuner may be anything, so it gets all."""
+    """Whether the tuner can use a result. A user's tuner gets all, as its search space may have any form."""
     if spec.tuner.name not in TUNERS.names:
         return _is_storable
     is_inside, goals = _search_space(spec), Goals.of(spec.tuner.objectives, spec.tuner.constraints)
@@ -66,7 +65,7 @@ def _judge(spec: ExperimentSpec) -> Callable[[Entry], bool]:
 
 
 def _search_space(spec: ExperimentSpec) -> Callable[[object], bool]:
-    """Whether parameters lie in the search space, as the tuner reads it."""
+    """Whether parameters are in the search space, as the tuner reads it."""
     tuner = TUNERS.find(spec.tuner.name)
     if tuner.has_own_space:
         listed = {text_of(one) for one in batch.sets(spec.search_space)}
@@ -87,7 +86,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _is_storable(entry: Entry) -> bool:
-    """Whether there is no NaN in it, which JSON has not."""
+    """Whether it contains no NaN, which JSON lacks."""
     try:
         json.dumps(entry, allow_nan=False)
     except ValueError:
@@ -96,10 +95,10 @@ def _is_storable(entry: Entry) -> bool:
 
 
 def _warning(id_: str, there: int, used: int) -> ConfigWarning:
-    message = f"experiment {id_} has no results, so the tuner is told none of it"
+    message = f"experiment {id_} has no results, so the tuner gets none from it"
     if there:
         message = (
-            f"{there - used} of the {there} results of experiment {id_} do not fit the search space, or are no numbers,"
-            f" and are left out; the tuner is told {used}"
+            f"{there - used} of the {there} results of experiment {id_} are not numbers or do not fit the search space,"
+            f" and are left out; the tuner gets {used}"
         )
     return ConfigWarning(code="WARM_START", message=message, field="warmStart")

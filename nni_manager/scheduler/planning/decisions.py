@@ -35,7 +35,7 @@ class StartAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTrial:
-    """The trial's command runs (again, after it was UNKNOWN). One that has ended already is a `Finish` alone."""
+    """The trial's command runs, possibly again after UNKNOWN. An ended trial only gets a `Finish`."""
 
     trial_id: str
     started_ms: int
@@ -75,7 +75,7 @@ class Finish:
     reason: Reason
     message: str
     ended_ms: int
-    #: Its start, where none or another is stored; None: the stored one stays.
+    #: Its start, if it differs from the stored one; None: the stored one stays.
     started_ms: int | None = None
     #: Contradiction between platform and runner; empty: none.
     disagreement: str = ""
@@ -83,7 +83,7 @@ class Finish:
     may_run: bool = False
     #: Last lines of its standard error.
     stderr_tail: str = ""
-    #: The line of them that tells why, if the trial failed and `message` does not contain it.
+    #: The line that states the cause, if the trial failed and `message` does not contain it.
     last_words: str = ""
     #: As `domain.trial.failure_key` says.
     failure_key: str = ""
@@ -93,7 +93,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteCheckpoint:
-    """The trial ended well, and `keepCheckpoints` decides whether its checkpoint stays."""
+    """The trial succeeded, and `keepCheckpoints` decides whether its checkpoint stays."""
 
     trial_id: str
 
@@ -117,7 +117,7 @@ class ReviveAttempt:
 
     trial_id: str
     attempt: int
-    #: The attempt that it replaces, which is closed; None: that was not started.
+    #: The attempt that it replaces, which is closed; None: that did not start.
     replaced: int | None
     #: The replaced one may run although it has no handle.
     may_run: bool
@@ -126,7 +126,7 @@ class ReviveAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropMissed:
-    """A missed attempt is no longer waited for."""
+    """A missed attempt is no longer awaited."""
 
     trial_id: str
     attempt: int
@@ -141,7 +141,7 @@ class SetWait:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetStatus:
     status: ExperimentStatus
-    #: Why, when it is ERROR.
+    #: Reason, if it is ERROR.
     error: str = ""
 
 

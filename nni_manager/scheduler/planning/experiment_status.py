@@ -1,7 +1,7 @@
 """The experiment's next status, the limits on new trials, and holds for repeated failures, which would use up its
 budget.
 
-`finished`, throughout: the ends that this plan decided, in order.
+`finished` always means: the ends that this plan decided, in order.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def takes_attempts(snapshot: Snapshot) -> bool:
 
 
 def trials_left(snapshot: Snapshot) -> int:
-    """How many more trials may be made before a limit of the experiment is reached."""
+    """Number of trials that may still be created before a limit of the experiment is reached."""
     return room(snapshot.spec, snapshot.experiment, snapshot.exec_ms)
 
 
 def room(spec: ExperimentSpec, experiment: StoredExperiment, exec_ms: int) -> int:
-    """How many more trials the limits of `spec` leave, after `exec_ms` milliseconds at work."""
+    """Number of trials that the limits of `spec` leave, after `exec_ms` milliseconds of execution."""
     most, longest_s = spec.max_trial_number, spec.max_experiment_duration_s
     if longest_s is not None and exec_ms > longest_s * 1000:
         return 0
@@ -73,7 +73,7 @@ def _next_status(
     if trials_left(snapshot) <= made:
         return ExperimentStatus.NO_MORE_TRIAL if still_open else ExperimentStatus.DONE
     if here.exhausted and not here.proposals:
-        asks_again = finished or here.asked  # the last result may give the tuner a new idea
+        asks_again = finished or here.asked  # the last result may lead to new proposals
         return ExperimentStatus.TUNER_NO_MORE_TRIAL if still_open or asks_again else ExperimentStatus.DONE
     return ExperimentStatus.RUNNING
 
@@ -92,11 +92,11 @@ def _first_ones(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
         return None
     ended = [*snapshot.stored.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
     first = ended[:SAME_FAILURES]
-    # a platform's sentence may name the job, and so the trial, or its folder
+    # a platform's sentence may contain the name of the job, and so the trial, or its folder
     ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
     if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
         return None
-    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # its stderr is at hand
+    example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # its stderr is in memory
     return _same_failure(snapshot, f"the first {SAME_FAILURES} trials all failed in the same way", example)
 
 
@@ -126,10 +126,10 @@ def _last_words(end: Finish) -> str:
 
 def _what_to_do(snapshot: Snapshot, end: Finish) -> str:
     id_ = snapshot.experiment.id
-    shows = f"`nnictl log trial {id_} -T {end.trial_id}` shows all that trial {end.trial_id} wrote"
+    shows = f"`nnictl log trial {id_} -T {end.trial_id}` shows the output of trial {end.trial_id}"
     if end.status is not TrialStatus.FAILED:
-        return f"{shows}; once its training service keeps its jobs, `nnictl resume {id_}`"
-    return f"{shows}; put its code right, then `nnictl resume {id_}`; another trialCommand takes another experiment"
+        return f"{shows}; when its training service keeps jobs again, run `nnictl resume {id_}`"
+    return f"{shows}; correct its code, then run `nnictl resume {id_}`; another trialCommand needs a new experiment"
 
 
 def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
@@ -142,22 +142,22 @@ def _more_than_may(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | Non
     id_, last = snapshot.experiment.id, new[-1]
     how = reason_in_words(last.reason, last.message, last.last_words)
     sentence = (
-        f"{failed} trials failed, and maxFailedTrials lets {spec.max_failed_trials} fail; the last was trial"
-        f" {last.trial_id}: {how}; put right what fails, then `nnictl resume {id_}`, which counts from 0 again"
+        f"{failed} trials failed, but maxFailedTrials allows only {spec.max_failed_trials}; the last was trial"
+        f" {last.trial_id}: {how}; correct the cause, then run `nnictl resume {id_}`, which restarts the count"
     )
     return Hold(code=HoldCode.TOO_MANY_FAILURES, sentence=sentence, details=printable(last.stderr_tail))
 
 
 def refusals(snapshot: Snapshot, finished: Sequence[Finish]) -> Mapping[str, Hold]:
-    """Training service → hold, for services that refused a job for good, and those whose Python cannot read the
-    function that trials call: the next job would end so, too."""
+    """Training service → hold, for services that permanently refused a job, and for those whose Python cannot read the
+    function that trials call: the next job would fail, too."""
     holds = {Reason.SUBMIT_REJECTED: _refusal, Reason.OTHER_PYTHON: _other_python}
     return {end.service: holds[end.reason](snapshot, end) for end in reversed(finished) if end.reason in holds}
 
 
 def _refusal(snapshot: Snapshot, end: Finish) -> Hold:
     sentence = (
-        f"{end.service} refused the job of trial {end.trial_id} for good: {end.message}; put that right, then"
+        f"{end.service} permanently refused the job of trial {end.trial_id}: {end.message}; correct that, then run"
         f" `nnictl resume {snapshot.experiment.id}`"
     )
     return Hold(code=HoldCode.SUBMIT_REJECTED, sentence=sentence)
@@ -167,6 +167,6 @@ def _other_python(snapshot: Snapshot, end: Finish) -> Hold:
     line = next(line for line in printable(end.stderr_tail).splitlines() if protocol.OTHER_PYTHON_MARK in line)
     sentence = (
         f"{end.service} ran trial {end.trial_id} in another Python: {line.partition('nni_call: ')[2]};"
-        f" `nnictl resume {snapshot.experiment.id}` goes on where that version is there now"
+        f" `nnictl resume {snapshot.experiment.id}` continues when that version is installed there"
     )
     return Hold(code=HoldCode.OTHER_PYTHON, sentence=sentence)

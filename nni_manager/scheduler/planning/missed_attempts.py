@@ -1,7 +1,7 @@
-"""Missed attempts, given up because their jobs were unreachable, when these are observed again.
+"""Missed attempts: given up because their jobs were unreachable, then observed again.
 
-A job that succeeded counts, unless its trial has ended otherwise. A job that still runs is continued if no other
-attempt was started, and ended otherwise.
+A job that succeeded counts, unless its trial has ended otherwise. A running job continues if no other attempt has
+started; otherwise it is ended.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _revive(snapshot: Snapshot, trial: OpenTrial, one: Attempt, decisions: Decis
         attempt=one.number,
         replaced=trial.attempt if job is not None else None,
         may_run=job is not None and job.handle is None,
-        sentence=f"attempt {one.number} is heard of again after {one.unreachable}",
+        sentence=f"attempt {one.number} is reachable again after {one.unreachable}",
     )
     decisions.records.append(record)
     if job is not None and job.handle is not None:

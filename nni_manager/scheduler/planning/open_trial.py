@@ -44,20 +44,20 @@ from nni_manager.scheduler.planning.missed_attempts import forget_missed, handle
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 from trial_runner import protocol
 
-#: Milliseconds after which a trial is UNKNOWN: its platform is unreachable, or its runner silent where only that
-#: reports.
+#: Milliseconds after which a trial is UNKNOWN: its platform is unreachable, or its runner silent if it is the only
+#: source.
 UNKNOWN_AFTER_MS = 30_000
 #: Milliseconds of silence after which such a trial is LOST; its runner gives up after the same time.
 LOST_AFTER_MS = 600_000
-#: Factor on `metricGrace` for results of a success read from storage: network file systems cache folders and sizes for
-#: a minute and longer; twelve times the default is 2 minutes.
+#: Factor on `metricGrace` for results of a successful job read from storage: network file systems cache folders and
+#: sizes for a minute or more; twelve times the default is 2 minutes.
 STORAGE_PATIENCE = 12
-#: Milliseconds by which two reports of one start may differ.
+#: Maximum difference in milliseconds between two reports of one start.
 _OTHER_START_MS = 1_000
 #: Exit codes of a shell after SIGINT and SIGTERM.
 _STOPPED_CODES = (130, 143)
-#: Milliseconds after which a trial of a stopping experiment, or on a removed service, is closed although the service,
-#: or the job's machine, is unreachable.
+#: Milliseconds after which a trial of a stopping experiment, or on a removed service, is closed even if the service or
+#: the job's machine is unreachable.
 _STOP_AWAY_MS = 5_000
 _STOP_UNREACHABLE_MS = 8_000
 
@@ -100,14 +100,14 @@ def _follow_waiting(snapshot: Snapshot, trial: OpenTrial, decisions: Decisions) 
 
 
 def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> AttemptEnd | None:
-    """The attempt's end by the reports of platform and runner; None: no end yet, or more is awaited."""
+    """The attempt's end by the reports of platform and runner; None: no end yet, or more reports are awaited."""
     service = snapshot.service(job.service)
     platform = job.end or _lost_sight_of(snapshot, service, job, decisions)
     runner = RunnerExit.parse(job.runner_exit) if job.runner_exit is not None else None
     if platform is None and runner is None and job.handle is not None:
         return _silent(snapshot, job)
     if platform is None and (runner is None or job.handle is None):
-        return None  # without a handle the job could not be forgotten; it is being submitted again
+        return None  # without a handle the job cannot be forgotten; it is being submitted again
     if platform is None and service.state.capabilities.platform_decides:
         return None  # the platform may restart the command
     since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.capabilities.has_portal)
@@ -124,7 +124,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
 
 
 def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:
-    """Seconds to wait for missing reports and results; longer for a success with results in storage."""
+    """Seconds to wait for missing reports and results; longer for a successful job with results in storage."""
     word = runner.report() if runner is not None else platform
     is_read = snapshot.service(job.service).state.capabilities.is_read
     may_lag = job.channel == protocol.PULL or (is_read and not job.channel)
@@ -148,12 +148,12 @@ def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: Runner
 
 
 def _silent(snapshot: Snapshot, job: Attempt) -> AttemptEnd | None:
-    """The end LOST of a job that only its runner reports on, after a long silence; None: no such silence."""
+    """The end LOST of a job with the runner as only source, after a long silence; None: no such silence."""
     silence_ms = snapshot.here.silence_ms(job)
     if silence_ms is None or silence_ms < LOST_AFTER_MS:
         return None
     message = (
-        f"its runner was not heard for {LOST_AFTER_MS // 60_000} minutes, and no other source tells whether it runs"
+        f"its runner did not report for {LOST_AFTER_MS // 60_000} minutes, and no other source shows whether it runs"
     )
     return AttemptEnd(report=Observation(state=JobState.LOST, message=message))
 
@@ -184,11 +184,11 @@ def _waits_since(
     *,
     has_portal: bool,
 ) -> int | None:
-    """The time since which a report is awaited that completes the end, in milliseconds; None: none is awaited.
+    """Start of the wait for a report that completes the end, in milliseconds; None: no report is awaited.
 
-    After the runner's exit report: its last results, and the platform's report if the command ended by a signal that
-    was not sent from here, perhaps from the platform's portal. After the platform's report alone: the runner's; if the
-    platform ended the job itself, results on their way, of which one may be final.
+    After the runner's exit report: its last results, and the platform's report if the command ended by a signal from
+    elsewhere, perhaps from the platform's portal. After the platform's report alone: the runner's; if the platform
+    ended the job itself: results on their way, possibly a final one.
     """
     if runner is not None:
         was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
@@ -233,14 +233,14 @@ def _settle(snapshot: Snapshot, trial: OpenTrial, job: Attempt, finding: Attempt
 
 
 def _other_start_ms(trial: OpenTrial, job: Attempt) -> int | None:
-    """The start of the job; None: the trial has it. It has another where the clock was set meanwhile."""
+    """The start of the job; None: the stored one. It differs if the clock was set meanwhile."""
     if job.started_ms is None or trial.started_ms is None:
         return job.started_ms
     return job.started_ms if abs(job.started_ms - trial.started_ms) >= _OTHER_START_MS else None
 
 
 def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
-    """Whether the attempt becomes missed: the platform keeps the job, as it may be reachable again."""
+    """Whether the attempt becomes missed: the platform keeps the job, which may be reachable again."""
     is_lost = finding.report.state is JobState.LOST and not job.has_ended_there
     return is_lost and job.unreachable_ms is not None and verdict.status is TrialStatus.WAITING
 
@@ -253,7 +253,7 @@ def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: At
         attempt=trial.attempt,
         account=account,
         disagreement=finding.disagreement,
-        sentence=f"{ended}; the next one waits for a slot",
+        sentence=f"{ended}; the next attempt waits for a slot",
     )
     decisions.records.append(record)
     decisions.wake_at(snapshot.here.now_ms)
@@ -293,8 +293,8 @@ def _finish(
 
 
 def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> Observation | None:
-    """The observation for an unreachable job that is no longer waited for: of a stopping experiment, or of a trial to
-    stop on a removed service. None: reachable, or still waited for."""
+    """The observation for an unreachable job that is no longer awaited: of a stopping experiment, or of a trial to stop
+    on a removed service. None: reachable, or still awaited."""
     service = snapshot.service(job.service)
     is_away = not service.state.is_ready or service.state.away_since_ms is not None
     if not (is_away or job.unreachable_ms is not None):
@@ -311,7 +311,7 @@ def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
     if snapshot.here.now_ms < until_ms:
         decisions.wake_at(until_ms)
         return None
-    why = job.unreachable or service.state.trouble or "it cannot be asked"
+    why = job.unreachable or service.state.trouble or "it is unreachable"
     return Observation(state=JobState.UNKNOWN, message=f"{MAY_STILL_RUN}{job.service}: {why}")
 
 
@@ -330,7 +330,7 @@ def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions:
         decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)
         if since is None and (trial.status is TrialStatus.RUNNING or silence_ms >= UNKNOWN_AFTER_MS):
             since = here.now_ms - silence_ms
-            sentence = "its runner is not heard, and no other source tells whether it runs"
+            sentence = "its runner does not report, and no other source shows whether it runs"
     if since is None:
         if job.state == JobState.RUNNING and trial.status is not TrialStatus.RUNNING:
             _start(snapshot, trial, job.started_ms or here.now_ms, decisions)

@@ -1,9 +1,9 @@
 """Snapshot → decisions. Pure: no await, clock or input and output, so that tables of cases test it.
 
-Level-based: it depends on the state, never on the event that woke the loop. A decision lost in a crash is taken again
-by the next turn. Order: ended attempts, stops, intended submissions, free slots, wait reasons, the experiment's status.
-`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services,
-slots and, by `keepCheckpoints`, which checkpoints are removed.
+Level-based: it depends on the state, never on the event that woke the loop. The next turn repeats a decision that was
+lost in a crash. Order: ended attempts, stops, intended submissions, free slots, wait reasons, the experiment's status.
+`open_trial` decides about one trial, `experiment_status` about the experiment; this module about services, slots and,
+by `keepCheckpoints`, which checkpoints are removed.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
 from nni_manager.scheduler.planning.unusable_results import hold_for_results
 
 #: Wait reason of a trial between submission and start.
-SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="handed to the platform, not started yet")
-#: Least milliseconds between two changes of a wait sentence with the same code.
+SUBMITTED = Wait(code=WaitCode.SUBMITTED, sentence="submitted to the platform, not started yet")
+#: Minimum milliseconds between two changes of a wait sentence with the same code.
 _WAIT_EVERY_MS = 1000
 #: Holds under which not even intended jobs are submitted.
 _NEEDS_A_PERSON = (HoldCode.BAD_CREDENTIALS, HoldCode.INTERNAL)
-#: Most proposals requested at a time: one message to the tuner, and trials of one turn. Their arrival wakes the next
-#: turn, which requests the rest.
+#: Maximum number of proposals per request: one message to the tuner, and trials of one turn. Their arrival wakes the
+#: next turn, which requests the rest.
 MAX_ASKED = 256
 #: Records that end an attempt, or the wait for one.
 _ENDS = (Finish, GiveUpAttempt, ReviveAttempt)
@@ -89,7 +89,7 @@ def plan(snapshot: Snapshot) -> Decisions:
 
 def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
     """Adds new holds; returns the snapshot with them. The experiment is held after too many failures, or if all
-    services are held; a service, after it refused a job for good."""
+    services are held; a service, after it permanently refused a job."""
     if refused := refusals(snapshot, finished):
         decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
         held = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
@@ -194,7 +194,7 @@ def _fill_slots(
 
 
 def _without_left(snapshot: Snapshot, waiting: Sequence[OpenTrial], decisions: Decisions) -> list[OpenTrial]:
-    """The waiting trials without an earlier job that may still run; the others wait until that job is ended."""
+    """The waiting trials without an earlier job that may still run; the others wait until that job has ended."""
     for trial in waiting:
         if (name := snapshot.stored.left.get(trial.id)) is not None:
             trouble = snapshot.service(name).state.trouble or "it is being ended"
@@ -226,7 +226,7 @@ def _start(snapshot: Snapshot, trial: OpenTrial | NewTrial, choice: Choice, deci
 
 
 def _make_trials(snapshot: Snapshot, free: int, choice: Choice, decisions: Decisions) -> None:
-    """Adds trials for `free` slots from the proposals in hand, within the limits.
+    """Adds trials for `free` slots from the available proposals, within the limits.
 
     Also if no service has room, so that the trial shows its wait reason.
     """
@@ -278,11 +278,11 @@ def _name_wait_reasons(snapshot: Snapshot, waiting: Sequence[OpenTrial], choice:
 
 
 def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
-    """The wait reason of a trial that has no job: a hold, no service for it, or no slot."""
+    """The wait reason of a trial without a job: a hold, no service for it, or no slot."""
     if snapshot.hold is not None:
         return Wait(code=WaitCode.HOLD, sentence=f"the experiment is on hold: {snapshot.hold.sentence}")
     if snapshot.experiment.status is ExperimentStatus.ERROR:
-        sentence = f"the experiment cannot go on until it is resumed: {snapshot.experiment.error}"
+        sentence = f"the experiment cannot continue until it is resumed: {snapshot.experiment.error}"
         return Wait(code=WaitCode.HOLD, sentence=sentence)
     if (reason := choice.reason()) is not None:
         return reason
@@ -291,7 +291,7 @@ def _wait_reason(snapshot: Snapshot, choice: Choice) -> Wait:
 
 
 def _name_start_reasons(snapshot: Snapshot, in_play: Sequence[OpenTrial], decisions: Decisions) -> None:
-    """Sets the wait reason of submitted trials: the platform's, if it gives one."""
+    """Sets the wait reason of submitted trials: the platform's, if it reports one."""
     for trial in in_play:
         starts = trial.job is not None and trial.job.state == JobState.RUNNING
         if trial.job is not None and trial.status is TrialStatus.WAITING and not starts:
@@ -319,12 +319,12 @@ def _set_wait(snapshot: Snapshot, trial: OpenTrial, wait: Wait, decisions: Decis
         decisions.records.append(SetWait(trial_id=trial.id, wait=wait))
 
 
-#: A trial that ended otherwise may be looked at, or run again, with what it left.
+#: A trial that ended otherwise may be inspected or repeated with its files.
 _ENDED_WELL = (TrialStatus.SUCCEEDED, TrialStatus.EARLY_STOPPED)
 
 
 def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
-    """Notes the trials that end well with this plan, where a service of theirs can remove what they leave."""
+    """Notes the trials that this plan ends successfully, if one of their services can remove their files."""
     if snapshot.spec.kept_checkpoints is None:
         return
     for record in [one for one in decisions.records if isinstance(one, Finish)]:
@@ -334,6 +334,6 @@ def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
 
 
 def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
-    """Removes those that nothing needs any more."""
+    """Removes checkpoints that are no longer needed."""
     if found := snapshot.stored.needless:
         decisions.calls.append(RemoveCheckpoints(checkpoints=found))

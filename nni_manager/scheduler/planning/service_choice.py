@@ -22,8 +22,8 @@ class Choice:
                 self._open[trial.job.service] += 1
 
     def pick(self) -> str | None:
-        """The service for one more attempt: the one with the fewest open attempts among those with room, the first of
-        the config among equals; None: none."""
+        """The service for one more attempt: of those with room, the one with the fewest open attempts; of equal ones
+        the first in the config; None: none."""
         able = [service for service in self._snapshot.services if self._can_take(service) and self._has_room(service)]
         if not able:
             return None
@@ -85,4 +85,4 @@ class Choice:
         return None if self._has_room(service) else service.state.full or _FULL
 
 
-_FULL = Wait(code=WaitCode.QUOTA, sentence="there is no room now")
+_FULL = Wait(code=WaitCode.QUOTA, sentence="the service has no room now")

@@ -30,11 +30,11 @@ class ServiceState:
 
     #: It has been connected; before, it takes no jobs.
     is_ready: bool = True
-    #: Since when it is unreachable; None: it is reachable.
+    #: Time since which it is unreachable; None: reachable.
     away_since_ms: int | None = None
     #: Why it is unavailable; empty: it is available.
     trouble: str = ""
-    #: If unavailable: when to try again.
+    #: If unavailable: time of the next attempt.
     retry_at_ms: int = 0
     #: Number of jobs it has room for; None: unlimited.
     free: int | None = None
@@ -42,7 +42,7 @@ class ServiceState:
     is_tried: bool = False
     #: Why there is no room; None: there is, or unknown.
     full: Wait | None = None
-    #: What its adapter can do.
+    #: Capabilities of its adapter.
     capabilities: Capabilities = _NONE
 
     def may_submit(self, now_ms: int) -> bool:
@@ -56,16 +56,16 @@ class ServiceView:
 
     name: str
     state: ServiceState
-    #: Most trials at a time; None: the experiment's limit.
+    #: Maximum number of trials at a time; None: the experiment's limit.
     limit: int | None = None
-    #: Why it is not used; a hold for refused credentials ends by itself.
+    #: Why it is not used; a hold for refused credentials ends automatically.
     hold: Hold | None = None
     #: It takes no new attempts.
     is_removed: bool = False
 
     @property
     def is_tried(self) -> bool:
-        """Whether one job may be submitted in spite of a hold for refused credentials."""
+        """Whether one job may be submitted despite a hold for refused credentials."""
         return self.state.is_tried and self.hold is not None and self.hold.code is HoldCode.BAD_CREDENTIALS
 
 
@@ -74,11 +74,11 @@ class ProcessState:
     """The part of a snapshot that is only in memory; the next process recovers it."""
 
     now_ms: int
-    #: When this process first saw the status STOPPING.
+    #: Time when this process first saw the status STOPPING.
     stopping_since_ms: int | None = None
     #: Names of jobs that this process is submitting.
     submitting: frozenset[str] = frozenset()
-    #: Trials whose checkpoints this process is removing, or tries to remove again soon.
+    #: Trials whose checkpoints this process is removing, or will soon try again to remove.
     removing_checkpoints: frozenset[str] = frozenset()
     #: Names of jobs cancelled since the last connect.
     cancelled: frozenset[str] = frozenset()
@@ -89,7 +89,7 @@ class ProcessState:
     services: Mapping[str, ServiceState] = field(default_factory=dict)
     #: From the tuner, in order.
     proposals: tuple[Proposal, ...] = ()
-    #: Proposals asked for and not answered yet.
+    #: Number of requested proposals that have not arrived.
     asked: int = 0
     #: The tuner has no more proposals for the results it knows.
     exhausted: bool = False
@@ -97,22 +97,22 @@ class ProcessState:
     ahead: int = 0
     #: Private data is missing from its folder; the user must supply it.
     missing: Hold | None = None
-    #: The tuner does not answer; a hold that is not stored.
+    #: The hold of a silent tuner, which is not stored.
     tuner_trouble: Hold | None = None
-    #: Milliseconds of listening for runners; None: not yet.
+    #: Milliseconds of listening for runners; None: not listening yet.
     listening_ms: int | None = None
     #: Job → milliseconds since its runner's last post to this process.
     silent_ms: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def by_runner(self) -> frozenset[str]:
-        """Services that observe a running job only through its runner's posts, once the listener is open."""
+        """Services for which only the runner's posts show a running job, once the listener is open."""
         if self.listening_ms is None:
             return frozenset()
         return frozenset(name for name, state in self.services.items() if state.capabilities.lives_by_runner)
 
     def silence_ms(self, job: Attempt) -> int | None:
-        """Milliseconds since the last post of a job observed only through its runner; None: another job."""
+        """Milliseconds since the last post of a job that only its runner reports on; None: another job."""
         service = self.services.get(job.service)
         if service is None or not service.capabilities.lives_by_runner or self.listening_ms is None:
             return None
@@ -152,7 +152,7 @@ class Snapshot:
 
     def service(self, name: str) -> ServiceView:
         """The service of this name; an unknown one counts as removed and available."""
-        for service in self.services:  # few; asked for several times for each open trial
+        for service in self.services:  # few; called several times per open trial
             if service.name == name:
                 return service
         return ServiceView(name=name, state=ServiceState(), is_removed=True)

@@ -1,7 +1,7 @@
 """The hold for trials that succeed without a usable result: they would use up the budget (`maxUnusableResults`).
 
-The count begins at the start and at each resume. It is over at the first result that has the numbers, finite or not;
-then nothing of it is read or written again.
+The count begins at the start and at each resume. It ends at the first result with the numbers, finite or not; then no
+data of it is read or written again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One TensorBoard: its port and its process, and the folder of links that it shows.
 
-The process ends with the daemon, also with one that is killed: a shell beside it waits for the end of its own input,
-which only the daemon holds open, and ends them all.
+The process ends with the daemon, even a killed one: a shell next to it waits for the end of its own input, which only
+the daemon holds open, and ends them all.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from nni_manager.scheduler.tensorboard import folders
 from nni_manager.scheduler.tensorboard.folders import TrialLogs
 
 HOST = "127.0.0.1"
-#: Seconds within which it must be there: it imports much.
+#: Seconds for its start: it imports much.
 _PATIENCE_S = 60.0
 _READY = re.compile(r"https?://\S+:(\d+)/")
-#: What the kernel calls a port of another's, and TensorBoard.
+#: Messages of the kernel and TensorBoard about a used port.
 _TAKEN = "already in use"
 _LINES = 20
 _WITH_DAEMON = """\
@@ -55,7 +55,7 @@ class Board:
     """A TensorBoard of some trials."""
 
     def __init__(self, id: str, experiment_id: str, logs: Sequence[TrialLogs], folder: Path, port: int) -> None:
-        """`folder`: of its own, made here and removed with it."""
+        """`folder`: its own, created here and removed with it."""
         self.id = id
         self.experiment_id = experiment_id
         self.logs = tuple(logs)
@@ -74,14 +74,14 @@ class Board:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ran and ended by itself; what ends while it is being started is told by `start`."""
+        """Whether it ran and ended on its own; `start` reports an end during the start."""
         if self._process is None or self.status is BoardStatus.DOWNLOADING_DATA:
             return False
         return self._process.returncode is not None
 
     @property
     def found_port_taken(self) -> bool:
-        """Whether another program had its port when it started: one that may have ended since."""
+        """Whether another program had its port at its start; that may have ended since."""
         return any(_TAKEN in line for line in self._last) or not is_free_port(self.port)
 
     @property
@@ -89,7 +89,7 @@ class Board:
         return f"http://{HOST}:{self.port}/"
 
     async def start(self, program: str, environment: Mapping[str, str]) -> None:
-        """Returns once it answers. Raises InvalidInput with its last words, Conflict when it was closed meanwhile;
+        """Returns once it answers. Raises InvalidInput with its last words, Conflict if it was closed meanwhile;
         nothing is left then."""
         try:
             await asyncio.to_thread(folders.make_links, self._folder, self.logs)
@@ -110,7 +110,7 @@ class Board:
             raise
 
     async def close(self) -> None:
-        """Ends the process and all that it started, also one that is being started. Idempotent."""
+        """Ends the process and all its descendants, also while starting. Idempotent."""
         self._is_closed = True
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
@@ -142,7 +142,7 @@ class Board:
         return f": {said}" if said else ""
 
     async def _read(self, process: Process) -> None:
-        """Reads what it writes until it ends; its address says that it answers."""
+        """Reads its output until it ends; the line with its address means that it answers."""
         assert process.stderr is not None
         ended = asyncio.create_task(process.wait())
         try:
@@ -172,15 +172,15 @@ _LISTENS = "0A"
 
 
 def free_port(taken: Collection[int], wanted: int | None = None) -> int:
-    """The wanted port, else the first free one from 6006 on. Raises Conflict."""
+    """The wanted port, or the first free one from 6006 on. Raises Conflict."""
     if wanted is not None:
         if wanted in taken or not is_free_port(wanted):
-            raise Conflict(f"port {wanted} is taken; name another one, or none")
+            raise Conflict(f"port {wanted} is in use; choose another one, or none")
         return wanted
     for port in range(FIRST, FIRST + _COUNT):
         if port not in taken and is_free_port(port):
             return port
-    raise Conflict(f"the ports from {FIRST} to {FIRST + _COUNT - 1} are taken; stop a TensorBoard")
+    raise Conflict(f"the ports from {FIRST} to {FIRST + _COUNT - 1} are in use; stop a TensorBoard")
 
 
 def is_free_port(port: int) -> bool:
@@ -193,12 +193,12 @@ def is_free_port(port: int) -> bool:
 
 
 def connected_ports() -> set[int]:
-    """Local ports with a connection, or one that ended within the last minute, by the kernel's table."""
+    """Local ports with a connection, or one that ended within the last minute, from the kernel's table."""
     found: set[int] = set()
     for table in _TABLES:
         with suppress(OSError):
             for line in table.read_text(encoding="ascii").splitlines()[1:]:
                 _, local, other, state, *_ = line.split()
-                if state != _LISTENS:  # both ends: on one machine the browser's end may be the one that is left
+                if state != _LISTENS:  # both ends: on one machine only the browser's end may be left
                     found |= {int(end.rpartition(":")[2], 16) for end in (local, other)}
     return found

@@ -1,5 +1,5 @@
-"""The TensorBoards of a daemon. Each ends when it is asked to, with its experiment, with the daemon, or after an hour
-in which no browser was connected."""
+"""The TensorBoards of a daemon. Each ends on request, with its experiment, with the daemon, or after an hour without a
+connected browser."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Most at a time, and most trials of one.
+#: Maximum number at a time, and maximum number of trials of one.
 _MOST, _MOST_TRIALS = 8, 200
 _IDLE_S, _LOOK_S = 3600.0, 30.0
 
 
 class Experiments(Protocol):
-    """What is asked about experiments, as `ExperimentCommands` answers it."""
+    """Queries about experiments, as `ExperimentCommands` answers them."""
 
     async def entry(self, id: str) -> Entry: ...
 
@@ -69,14 +69,14 @@ class TensorBoards:
         return board
 
     async def start(self, experiment_id: str, trial_ids: Sequence[str], port: int | None = None) -> Board:
-        """Returns once it answers. Raises NotFound; InvalidInput where TensorBoard is missing, does not start, or no
-        folder of these trials is on this machine; Conflict when there are too many."""
+        """Returns once it answers. Raises NotFound; InvalidInput if TensorBoard is missing, does not start, or no
+        folder of these trials is on this machine; Conflict if there are too many."""
         logs = await self._logs(experiment_id, trial_ids)
         environment = await self._environment(experiment_id)
         program = _program(environment)
-        async with self._turn:  # a port is taken before the next one is looked for
+        async with self._turn:  # a port is taken before the next one is searched
             if len(self._boards) >= _MOST:
-                raise Conflict(f"{len(self._boards)} TensorBoards run; stop one first")
+                raise Conflict(f"{len(self._boards)} TensorBoards are running; stop one first")
             board = await self._started(experiment_id, logs, port, program, environment)
         words = (board.id, experiment_id, board.url)
         log.info("TensorBoard %s of experiment %s: %s", *words, extra={"action": "tensorboard"})
@@ -92,7 +92,7 @@ class TensorBoards:
         program: str,
         environment: Mapping[str, str],
     ) -> Board:
-        """A board that answers; on the next port where another program took the first one meanwhile."""
+        """A board that answers; on the next port if another program took the first one meanwhile."""
         taken = {board.port for board in self._boards.values()}
         while True:
             port = await asyncio.to_thread(free_port, taken, wanted)
@@ -121,7 +121,7 @@ class TensorBoards:
         await asyncio.gather(*map(self.stop, self.of(experiment_id)))
 
     def before(self, callback: Callable[[str], None]) -> Callable[[str], None]:
-        """A callback for a closed experiment: ends its TensorBoards, without waiting, and calls `callback`."""
+        """A callback for a closed experiment: starts ending its TensorBoards, and calls `callback`."""
 
         def closed(experiment_id: str) -> None:
             if self.of(experiment_id):
@@ -142,21 +142,21 @@ class TensorBoards:
 
     async def _logs(self, experiment_id: str, trial_ids: Sequence[str]) -> list[TrialLogs]:
         if not 1 <= len(trial_ids) <= _MOST_TRIALS:
-            raise InvalidInput(f"trials: name one to {_MOST_TRIALS} trials")
+            raise InvalidInput(f"trials: select 1 to {_MOST_TRIALS} trials")
         trials = (await self._service.folder(experiment_id)).trials
         found = await self._service.read(experiment_id, lambda c: folders.find_logs(c, trials, trial_ids))
         here = [one for one in found if one.is_here]
         if not here:
             raise InvalidInput(
-                "what these trials leave for TensorBoard, $NNI_OUTPUT_DIR/tensorboard, is not on the manager's machine;"
-                f" `nnictl trial download {experiment_id} -T {found[0].trial_id}` brings a trial's files, and"
-                " `tensorboard --logdir` shows them"
+                "the TensorBoard logs of these trials, $NNI_OUTPUT_DIR/tensorboard, are not on the manager's machine;"
+                f" run `nnictl trial download {experiment_id} -T {found[0].trial_id}` to copy a trial's files, and"
+                " `tensorboard --logdir` to show them"
             )
         return here
 
     async def _environment(self, experiment_id: str) -> Mapping[str, str]:
-        """The environment of the experiment's caller, else the daemon's: where none is kept, and where the experiment
-        is only viewed, as its folder may be another user's, whose PATH names that user's programs."""
+        """The environment of the experiment's caller. If it is missing, the daemon's; also if the experiment is only
+        viewed, as its folder may belong to another user, whose PATH leads to that user's programs."""
         entry = await self._service.entry(experiment_id)
         if entry.status is ExperimentStatus.VIEWED:
             return own_environment()
@@ -173,7 +173,7 @@ class TensorBoards:
             await self.look()
 
     async def look(self) -> None:
-        """Ends those that no browser was connected to for long, and forgets those that ended."""
+        """Ends boards without a connected browser for long, and forgets ended ones."""
         now_s, used = time.monotonic(), await asyncio.to_thread(connected_ports)
         for board in list(self._boards.values()):
             if board.id not in self._boards:
@@ -181,7 +181,11 @@ class TensorBoards:
             if board.port in used:
                 self._used_s[board.id] = now_s
             if board.has_ended or now_s - self._used_s[board.id] >= _IDLE_S:
-                log.info("TensorBoard %s ends: nobody looks at it", board.id, extra={"action": "tensorboard"})
+                log.info(
+                    "TensorBoard %s ends: no browser was connected for an hour",
+                    board.id,
+                    extra={"action": "tensorboard"},
+                )
                 await self.stop(board)
 
     def _forget(self, id: str) -> None:
@@ -190,12 +194,12 @@ class TensorBoards:
 
 
 def _program(environment: Mapping[str, str]) -> str:
-    """The program: on the caller's PATH, on the daemon's, or beside its Python. Raises InvalidInput."""
+    """The program: on the caller's PATH, on the daemon's, or next to its Python. Raises InvalidInput."""
     beside = os.path.dirname(sys.executable)
     for path in (environment.get("PATH", os.defpath), os.environ.get("PATH", os.defpath), beside):
         if found := shutil.which("tensorboard", path=path):
             return found
     raise InvalidInput(
         "TensorBoard is not installed: there is no program `tensorboard` on the PATH of the experiment or of the"
-        " manager; `pip install tensorboard` in the environment that starts experiments, or in the manager's"
+        " manager; run `pip install tensorboard` in the environment that starts experiments, or in the manager's"
     )

@@ -1,5 +1,5 @@
-"""Where trials leave what TensorBoard shows: ``$NNI_OUTPUT_DIR/tensorboard``, as with NNI; and folders of links
-to them, each for one TensorBoard. Only what was made here is ever removed."""
+"""Trials' logs for TensorBoard, in ``$NNI_OUTPUT_DIR/tensorboard`` as in NNI; and folders of links to them, one for
+each TensorBoard. Only what was created here is removed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _logs(
     for path in filter(None, (here, stored)):
         if os.path.isdir(path):
             return TrialLogs(trial_id=id_, number=number, path=path, is_here=True)
-    only = next(iter(platforms.values())) if len(platforms) == 1 else ""  # of a trial that has no attempt yet
+    only = next(iter(platforms.values())) if len(platforms) == 1 else ""  # for a trial without an attempt
     is_local = platforms.get(service or "", only) == _LOCAL
     return TrialLogs(trial_id=id_, number=number, path=stored or here, is_here=is_local)
 
@@ -89,14 +89,14 @@ def new_id() -> str:
 
 
 def make_links(folder: Path, logs: Sequence[TrialLogs]) -> None:
-    """Makes a folder with a link to the logs of each trial, by the trial's number and id. Raises OSError."""
+    """Creates a folder with a link to the logs of each trial, named by number and id. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True)
     for one in logs:
         (folder / f"{one.number}-{one.trial_id}").symlink_to(one.path)
 
 
 def remove_links(folder: Path) -> None:
-    """Removes a folder that holds nothing but links; any other stays as it is. Blocks."""
+    """Removes a folder that contains only links; any other is not changed. Blocks."""
     with suppress(OSError):
         links = list(folder.iterdir())
         if folder.is_symlink() or not all(link.is_symlink() for link in links):

@@ -43,7 +43,7 @@ Item = dict[str, Any]
 
 
 class TunerFeed:
-    """`wake`: called after proposals, an assessment or a failure; `warn`: with what users should know, once each."""
+    """`wake`: called after proposals, an assessment or a failure; `warn`: called with warnings for users, once each."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class TunerFeed:
         self._has_started = False  # the present process has answered its first request
         #: Unused proposals in order; the loop removes those that became trials.
         self.proposals: deque[Proposal] = deque()
-        #: Ids of dropped proposals that the tuner does not know to be dropped.
+        #: Ids of dropped proposals that the tuner still considers active.
         self._withdrawn: set[int] = set()
-        #: No turn is making trials of the proposals.
+        #: No turn is creating trials from the proposals.
         self._settled = asyncio.Event()
         self._settled.set()
-        #: Number of proposals requested and not received, and of those among them that the tuner is generating.
+        #: Number of requested proposals that have not arrived, and of those among them that the tuner is generating.
         self.asked, self._owed = 0, 0
-        #: Highest end order of the results handed over; earlier ends are in the history at the start.
+        #: Highest end order of the delivered results; earlier ends are in the history at the start.
         self.reported = reported
         #: The tuner has no more proposals for the results it knows.
         self.exhausted = False
@@ -81,18 +81,18 @@ class TunerFeed:
         self.ahead = 0
         #: Ids of trials that the assessor stops early.
         self.judged_bad: list[str] = []
-        #: Why the feed is stopped until a resume; None: it is not.
+        #: Why the feed is stopped until a resume; None: it runs.
         self.failure: Hold | None = None
         self.next_parameter_id = 0
-        #: Whether the tuner wants intermediate results, as users' advisors do; None: not known before it is started.
+        #: Whether the tuner wants intermediate results, like users' advisors; None: unknown before its start.
         self._watches: bool | None = None
         #: Whether the tuner proposes dropped parameters again, so that unused proposals may be dropped at any time.
         self._withdraws = False
         self._resting = False
         self._results: list[Item] = []
-        #: Trials that the assessor, or a tuner that stops trials, has to judge, in request order.
+        #: Trials that the assessor, or a tuner that stops trials, must judge, in request order.
         self._to_judge: dict[str, None] = {}
-        #: Trial → its attempt, and the number of results of that which the current process has seen.
+        #: Trial → its attempt, and the number of its results that the current process has seen.
         self._seen: dict[str, tuple[int, int]] = {}
         self._changes: list[tuple[str, Item]] = []
 
@@ -120,7 +120,7 @@ class TunerFeed:
 
     @contextmanager
     def lending(self) -> Iterator[None]:
-        """While a turn may make trials of the proposals, none of them is withdrawn. `take` belongs in it."""
+        """A context in which no proposal is withdrawn, as a turn may create trials from them. Contains `take`."""
         self._settled.clear()
         try:
             yield
@@ -133,10 +133,10 @@ class TunerFeed:
         self._withdrawn -= parameter_ids
 
     def tell(self, results: Sequence[Item]) -> None:
-        """Queues results of ended trials, in end order; they are not empty."""
+        """Queues results of ended trials, in end order; not empty."""
         self._results += results
         self.reported = results[-1]["end_order"]
-        if self.exhausted:  # it may have more to say now
+        if self.exhausted:  # it may have more proposals now
             self.asked += 1
         for result in results:
             self._judgeable.look(result["trial_id"], result.get("intermediates", ()), has_ended=True)
@@ -148,7 +148,7 @@ class TunerFeed:
             self._work.set()  # a tuner that proposes ahead gets results with the next request
 
     def judge(self, trial_id: str) -> None:
-        """The trial has new intermediate results."""
+        """Notes that the trial has new intermediate results."""
         if self.takes_intermediates:
             self._to_judge[trial_id] = None
             self._work.set()
@@ -166,8 +166,8 @@ class TunerFeed:
         self._change("import", {"data": data})
 
     def adopt(self, trial_id: str, parameters: object) -> None:
-        """Queues a trial that a user added, as it is stored already: a tuner that repeats no trial leaves its
-        parameters out, also one that is starting."""
+        """Queues a trial that a user added, as it is stored already: a tuner that repeats no trial skips its
+        parameters, even while it is starting."""
         if self._withdraws:
             self._drop_proposals()
         given = {"parameter_id": None, "parameters": parameters, "trial_id": trial_id, "source": "customized"}
@@ -271,7 +271,7 @@ class TunerFeed:
         self._owed = 0
         self.exhausted = False
         expected = {"trials": self.spec.max_trial_number, "concurrency": self.spec.trial_concurrency}
-        # for an assessor whose config does not say its own
+        # for an assessor without a direction in its config
         mode = str(direction.find(self.spec.canonical, experiment.class_direction).mode)
         started = await self._tuner.call(
             "start",
@@ -285,8 +285,8 @@ class TunerFeed:
         self._note_start(started, [trial for trial in open_trials if trial["end_order"] is None])
 
     def _note_start(self, started: Item, open_trials: Sequence[Item]) -> None:
-        """`started`: the answer of a process that has seen no intermediate results; these of open trials are to be
-        judged again."""
+        """`started`: the answer of a process that has seen no intermediate results; those of open trials are judged
+        again."""
         self._has_started = True
         ahead = min(max(self.spec.trial_concurrency, MIN_AHEAD), MAX_AHEAD)
         self.ahead = ahead if started["proposes_ahead"] else 0
@@ -307,14 +307,14 @@ class TunerFeed:
         self.asked -= settled
         items = answer["proposals"]
         made = await self._with_continued(list(map(_proposal, items)), items)
-        # from here on nothing is awaited: the proposals may be taken, and the queue be replaced, meanwhile
+        # no await from here on: the proposals may be taken, and the queue replaced, meanwhile
         if self._changes and (self._withdraws or any(change == "search_space" for change, _ in self._changes)):
             self._withdrawn |= {item["parameter_id"] for item in items}
             self._wake()  # proposals of the old search space, or made without what is known now
             return
         self.proposals.extend(made)
         self.exhausted = len(items) < settled
-        if self.exhausted and (self._results or self._changes):  # it did not know these when it was asked
+        if self.exhausted and (self._results or self._changes):  # it did not know these at the request
             self.want(1)
         self._wake()
 
@@ -341,7 +341,7 @@ class TunerFeed:
             self._seen.update((trial["trial_id"], (attempts[trial["trial_id"]], len(trial["values"]))) for trial in new)
 
     def _seen_of(self, trial_id: str, attempt: int) -> int:
-        """How many results of this attempt the current process has seen."""
+        """The number of results of this attempt that the current process has seen."""
         known, count = self._seen.get(trial_id, (attempt, 0))
         return count if known == attempt else 0
 

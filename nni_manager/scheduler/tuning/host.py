@@ -1,6 +1,6 @@
 """The tuner host as a child process of the daemon; it runs an experiment's tuner, its assessor or both.
 
-`trial_runner.tuner_host` is the program in it. Calls are serialised. `TunerHost` starts, calls, inspects and ends the
+`trial_runner.tuner_host` is the program in it. Calls are serialized. `TunerHost` starts, calls, inspects and ends the
 process; `feed` decides when.
 """
 
@@ -28,8 +28,8 @@ from trial_runner.wire.shortage import is_shortage
 
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
-#: Seconds for the process to end after its input is closed, in which a user's class may save its state. The daemon's
-#: end waits for it.
+#: Seconds for the process to end after its input is closed, for example to save its state. The daemon's end waits for
+#: it.
 _END_TIMEOUT_S = 2.0
 #: Number of reads of the stack file, and the seconds before each.
 _STACK_LOOKS = 40
@@ -102,7 +102,7 @@ class TunerHost:
                 )
         except OSError as error:
             kind = TunerNotStarted if is_shortage(error) else TunerDied
-            raise kind(f"the tuner cannot be started with {command[0]}: {error}") from error
+            raise kind(f"the tuner could not start with {command[0]}: {error}") from error
         return cls(process, mark, log_file, stack_file, on_news, log_begin)
 
     @property
@@ -128,7 +128,7 @@ class TunerHost:
         return message["result"]
 
     async def stacks(self) -> str:
-        """The stack of every thread of the process; empty: it did not write any."""
+        """The stack of every thread of the process; empty: it wrote none."""
         with suppress(OSError):  # without it only the stack is missing
             self._stack_file.write_bytes(b"")  # the process holds it open for appending
         with suppress(ProcessLookupError):
@@ -142,7 +142,7 @@ class TunerHost:
         return text
 
     async def close(self, *, kill: bool = False) -> None:
-        """Ends the process and its descendants. `kill`: without waiting for it to end by itself. Idempotent."""
+        """Ends the process and its descendants. `kill`: without waiting for a clean exit. Idempotent."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         if not kill and self._process.returncode is None:
@@ -173,7 +173,7 @@ class TunerHost:
             del self._answers[request["id"]]
 
     async def _read(self) -> None:
-        """Hands out answers until the process ends."""
+        """Delivers answers until the process ends."""
         try:
             self._end = await self._read_frames() or await self._died()
         except asyncio.CancelledError:
@@ -186,7 +186,7 @@ class TunerHost:
                     answer.set_exception(self._end)
 
     async def _read_frames(self) -> TunerDied | None:
-        """The fault that makes the process unusable; None: its output has ended."""
+        """The error that makes the process unusable; None: its output has ended."""
         assert self._process.stdout is not None
         decoder = protocol.Decoder()
         try:
@@ -199,7 +199,7 @@ class TunerHost:
         except (ConnectionError, RuntimeError):
             self._kill()
         except (ValueError, protocol.FrameTooLarge) as error:
-            return TunerDied(f"the tuner's process sent something that is no answer: {error}")
+            return TunerDied(f"the tuner's process sent an invalid answer: {error}")
         return None
 
     async def _died(self) -> TunerDied:
@@ -222,7 +222,7 @@ def _text_of(path: Path) -> str:
     return foreign_files.tail(str(path.parent), path.name, 65536).decode(errors="replace")
 
 
-#: Prefixes of variables that configure a Python; the caller's are for the caller's Python.
+#: Prefixes of variables that configure a Python; the caller's belong to the caller's Python.
 _OF_PYTHON = ("PYTHON", "LD_")
 #: Verbs that go to both tuner and assessor.
 _FOR_BOTH = ("start", "learn", "judge")
@@ -244,7 +244,7 @@ class TunerHosts:
     """One or two processes with the interface of one `TunerHost`; created by `start`."""
 
     def __init__(self, tuner: TunerHost, assessor: TunerHost) -> None:
-        """`tuner`, `assessor`: the same host twice when one process runs both, or there is no assessor."""
+        """`tuner`, `assessor`: the same host twice if one process runs both, or there is no assessor."""
         self._tuner = tuner
         self._assessor = assessor
         self._asked = tuner
@@ -310,8 +310,8 @@ async def _start(place: HostPlace, spec: ExperimentSpec, on_news: Callable[[], o
     )
 
 
-#: Threads of numpy's linear algebra, unless the caller says how many: on the small matrices of tuners several threads
-#: wait for each other, which took a Gaussian process five times the processor time on a busy machine.
+#: Threads of numpy's linear algebra, unless the caller sets a number. On the small matrices of tuners, several threads
+#: wait for each other: a Gaussian process took five times the processor time on a busy machine.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
 
 

@@ -1,6 +1,6 @@
-"""Imported results as a tuner is told them.
+"""Imported results in the form that tuners get.
 
-NNI's exports have each value as JSON text. It is stored as it came and parsed here, for every tuner, as in NNI.
+NNI's exports have each value as JSON text. It is stored unchanged and parsed here, for every tuner, as in NNI.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ Item = dict[str, Any]
 
 
 def check(data: Sequence[Item]) -> None:
-    """Requires that the results can be stored and told. Raises InvalidInput, which names the entry."""
+    """Requires that the results can be stored and used. Raises InvalidInput, which names the entry."""
     for number, entry in enumerate(data):
         require_finite(f"[{number}]", entry)
         require_text(f"[{number}]", entry)
         try:
             _parse(entry["value"])
         except (ValueError, RecursionError):
-            raise InvalidInput(f"[{number}]: value is text and no JSON; give a number") from None
+            raise InvalidInput(f"[{number}]: value is text but not JSON; use a number") from None
 
 
 def parsed(data: Sequence[Item]) -> list[Item]:
-    """The results with each value parsed that is JSON text."""
+    """The results, with each JSON text parsed."""
     return [{**entry, "value": _parsed(entry["value"])} if "value" in entry else entry for entry in data]
 
 
 def _parsed(value: object) -> object:
     try:
         return _parse(value)
-    except (ValueError, RecursionError):  # stored by NNI, which did not look at it
+    except (ValueError, RecursionError):  # stored by NNI, which did not check it
         return value
 
 

@@ -10,12 +10,12 @@ from nni_manager.domain.metrics import default_number
 
 log = logging.getLogger(__name__)
 
-#: Intermediate results of a running trial from which on none is expected to be a number.
+#: Number of intermediate results of a running trial after which no number is expected.
 _FEW = 3
 
 
 class JudgeableResults:
-    """Looks at the first trial that has intermediate results; `warn`: called once, if none can be judged."""
+    """Checks the first trial with intermediate results; `warn`: called once, if none can be judged."""
 
     def __init__(self, spec: LiveSpec, warn: Callable[[ExperimentWarning], None]) -> None:
         self._spec = spec
@@ -30,8 +30,8 @@ class JudgeableResults:
         if any(default_number(value) is not None for value in values):
             return
         message = (
-            f"{assessor.name} judges no trial: intermediate results of trial {trial_id} have no number under the key"
-            " `default`. Report a number, or a dictionary with a number under `default`"
+            f"{assessor.name} cannot judge trials: intermediate results of trial {trial_id} have no number under the"
+            " key `default`. Report a number, or a dictionary with a number under `default`"
         )
         log.warning("%s", message)
         self._warn(ExperimentWarning(code="NOTHING_TO_JUDGE", message=message))

@@ -1,7 +1,7 @@
 """Processes that a tuner has left.
 
-Children of a tuner are orphaned when its process dies, at once with a killed daemon. They inherit an environment with a
-mark of that process: the experiment's log folder and an id. A child that clears its environment is not found.
+A tuner's children are orphaned when its process dies, immediately if the daemon is killed. They inherit an environment
+variable that marks them: the experiment's log folder and an id. A child that clears its environment is not found.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 MARK_VARIABLE = "NNI_MANAGER_TUNER"
-#: Most scans: processes may fork during one.
+#: Maximum number of scans: processes may fork during one.
 _MOST_LOOKS = 5
 
 
@@ -28,8 +28,8 @@ def mark_prefix(log_folder: Path) -> str:
 
 
 def end_orphans(mark: str) -> int:
-    """Kills all processes with a mark of this prefix; returns their number. Blocks for milliseconds, by the number of
-    processes on the machine."""
+    """Kills all processes whose mark has this prefix; returns their number. Takes milliseconds, depending on the number
+    of processes on the machine."""
     entry, killed = f"{MARK_VARIABLE}={mark}".encode(), set[int]()
     for _ in range(_MOST_LOOKS):
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]

@@ -87,7 +87,7 @@ def _make_tuner(spec: Message) -> HostedTuner:
 
 
 def _make_assessor(spec: Message) -> HostedAssessor:
-    """`direction`: the experiment's, for an assessor that has one and whose arguments do not name it."""
+    """`direction`: the experiment's, for an assessor that uses one but has none in its arguments."""
     from nni_manager.assessors import registry as assessors
 
     given = AlgorithmSpec(**{name: value for name, value in spec.items() if name != "direction"})

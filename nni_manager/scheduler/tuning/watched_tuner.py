@@ -1,4 +1,4 @@
-"""The processes of tuner and assessor with a hold while a call takes too long, or a shortage prevents their start."""
+"""The processes of tuner and assessor, with a hold while a call takes too long or a shortage prevents their start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class WatchedTuner:
-    """`changed`: called when a silence begins, has a stack, or is over; `on_news`: as of `TunerHost`."""
+    """`changed`: called when a silence begins, has a stack, or ends; `on_news`: as in `TunerHost`."""
 
     def __init__(
         self, place: HostPlace, *, patience_s: float, changed: Callable[[], None], on_news: Callable[[], object]
@@ -37,17 +37,17 @@ class WatchedTuner:
     async def end_orphans(self) -> None:
         """Ends processes of a tuner that a killed daemon left."""
         log_folder = self._place.log_folder
-        if (log_folder / "dispatcher.log").exists():  # a tuner has run
+        if (log_folder / "dispatcher.log").exists():  # a tuner has run before
             count = await asyncio.to_thread(end_orphans, mark_prefix(log_folder))
             if count:
-                log.warning("%d processes that an earlier tuner had left were ended", count)
+                log.warning("ended %d processes that an earlier tuner had left", count)
 
     @property
     def is_started(self) -> bool:
         return self._hosts is not None
 
     async def start(self, spec: ExperimentSpec) -> None:
-        """Starts the processes; a shortage that prevents it is waited for, with a hold. Raises TunerDied."""
+        """Starts the processes; waits for a shortage to pass, with a hold. Raises TunerDied."""
         backoff = Backoff(WAITS_S)
         try:
             while True:
@@ -63,7 +63,7 @@ class WatchedTuner:
     async def call(self, verb: str, **arguments: Any) -> Any:
         """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
         if self._hosts is None:  # a resume came while the history was read
-            raise TunerDied("the tuner was started afresh")
+            raise TunerDied("the tuner was restarted")
         try:
             return await self._hosts.call(
                 verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
@@ -86,9 +86,9 @@ class WatchedTuner:
 
     def _note_shortage(self, error: TunerError) -> None:
         if self.silence is None:
-            log.warning("%s; it is tried again until it succeeds", error)
+            log.warning("%s; retrying until it succeeds", error)
         sentence = (
-            f"{error}; it is tried again until it succeeds: end other processes, or raise the limits of processes"
+            f"{error}; retrying until it succeeds: end other processes, or raise the limits of processes"
             " (`ulimit -u`), open files (`ulimit -n`) or memory"
         )
         self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
@@ -100,7 +100,7 @@ class WatchedTuner:
             self._changed()
 
     def _note_silence(self, verb: str) -> None:
-        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume starts it afresh"
+        sentence = f"the tuner has not answered `{verb}` for {self._patience_s:.0f} s; resume restarts it"
         self.silence = Hold(code=HoldCode.TUNER_SILENT, sentence=sentence)
         self._changed()
         self._explaining = asyncio.create_task(self._add_stack(self.silence), name="stack of a silent tuner")

@@ -97,7 +97,7 @@ class JobFactory:
 
 log = logging.getLogger(__name__)
 
-#: Waits before a stop that could not be sent is sent again, in seconds; the last one repeats.
+#: Seconds before an undelivered stop is sent again; the last value repeats.
 _CANCEL_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -158,7 +158,7 @@ class Actions:
             self._output.note(attempts)
 
     async def close(self) -> None:
-        """Returns once it is known which code the submitted jobs ran, and how much ended ones wrote."""
+        """Returns once the submitted jobs' code and the ended jobs' output are known."""
         await self._code.close()
         await self._output.close()
 
@@ -198,7 +198,7 @@ class Actions:
                 self._inbox.refused(name)
         except Exception as error:
             service.note_bug(error)
-            if self.is_stopping:  # no retry will come before the experiment is closed
+            if self.is_stopping:  # no retry will follow before the experiment is closed
                 self._fail(name, JobState.LOST, f"its platform's adapter failed: {error!r}")
         else:
             if isinstance(answer, NoRoom):
@@ -209,7 +209,7 @@ class Actions:
                 self._output.note()
         finally:
             self.submitting.discard(name)
-            self._inbox.wake_late()  # failures wake by themselves
+            self._inbox.wake_late()  # failures wake the loop on their own
 
     def _fail(self, job_name: str, state: JobState, message: str, cause: Reason | None = None) -> None:
         report = Observation(state=state, cause=cause, message=message, ended_ms=self._clock())
@@ -227,7 +227,7 @@ class Actions:
             self._unheard.pop(service.name, None)
         except (PlatformUnavailable, BadCredentials) as error:
             names = ", ".join(handle.job_name for handle in handles)
-            log.warning("job %s could not be told to stop, it will be told again: %s", names, error)
+            log.warning("the stop of job %s could not be delivered; retrying: %s", names, error)
             # not a task: the end of an experiment would wait for it
             wait_s = self._unheard.setdefault(service.name, Backoff(_CANCEL_WAITS_S)).next_wait()
             asyncio.get_running_loop().call_later(wait_s, self._tell_again, service, handles)
@@ -252,12 +252,12 @@ class Actions:
         return self._group.create_task(work, name=name)
 
 
-#: Seconds before a checkpoint that could not be removed is tried again; the last one repeats.
+#: Seconds before the removal of a checkpoint is retried; the last value repeats.
 _RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
 
 
 class CheckpointRemoval:
-    """The removal of checkpoints of one experiment. `services`: by name; those that are gone are left out."""
+    """The removal of checkpoints of one experiment. `services`: by name, without removed ones."""
 
     def __init__(self, services: Mapping[str, TrainingService], inbox: Inbox) -> None:
         self._services = services
@@ -272,14 +272,14 @@ class CheckpointRemoval:
         return frozenset(self._trials)
 
     def forget(self) -> None:
-        """Forgets what an earlier loop was at."""
+        """Forgets the work of an earlier loop."""
         self._trials.clear()
 
     def begin(self, checkpoints: Sequence[NeedlessCheckpoint]) -> None:
         self._trials.update(one.trial_id for one in checkpoints)
 
     async def run(self, checkpoints: Sequence[NeedlessCheckpoint]) -> None:
-        """Removes them, and tells the inbox which are gone; each of the others is planned again after a while."""
+        """Removes them, and reports removed ones to the inbox; each of the others is planned again after a while."""
         stays: dict[str, str] = {}
         for service, trials in self._by_service(checkpoints).items():
             answer = await self._ask(service, list(trials))
@@ -294,7 +294,7 @@ class CheckpointRemoval:
             self._wait(stays)
 
     async def _ask(self, service: TrainingService, handles: Sequence[JobHandle]) -> Mapping[JobHandle, str]:
-        """Why the checkpoints stay of which jobs' trials."""
+        """Job → why the checkpoint of its trial remains."""
         try:
             return await service.call("remove_checkpoints", partial(service.platform.remove_checkpoints, handles))
         except NniManagerError as error:
@@ -304,10 +304,10 @@ class CheckpointRemoval:
             return dict.fromkeys(handles, f"the platform's adapter failed: {error!r}")
 
     def _wait(self, stays: Mapping[str, str]) -> None:
-        """Has them tried again. `stays`: trial → why its checkpoint is still there."""
+        """Schedules retries. `stays`: trial → why its checkpoint remains."""
         fresh = [trial_id for trial_id in stays if trial_id not in self._failed]
         if fresh:
-            log.warning("checkpoints of %d trials are not removed yet: %s", len(fresh), stays[fresh[0]])
+            log.warning("checkpoints of %d trials could not be removed yet: %s", len(fresh), stays[fresh[0]])
         loop = asyncio.get_running_loop()
         for trial_id in stays:
             wait_s = self._failed.setdefault(trial_id, Backoff(_RETRY_WAITS_S)).next_wait()

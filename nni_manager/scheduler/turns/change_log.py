@@ -22,7 +22,7 @@ def log_changes(
     for name, report in reports:
         if report.state is JobState.FAILED and report.stderr_tail:
             said.write()
-            write_text(log, logging.WARNING, f"job {name} wrote at last", report.stderr_tail, "stderr")
+            write_text(log, logging.WARNING, f"job {name} last wrote", report.stderr_tail, "stderr")
     for record in records:
         _log_record(record, said)
         if isinstance(record, d.Finish | d.GiveUpAttempt) and record.disagreement:
@@ -31,7 +31,7 @@ def log_changes(
 
 
 class _Said:
-    """What happened, as lines that are written together: several cost little more than one."""
+    """Lines that are written together: several cost little more than one."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines

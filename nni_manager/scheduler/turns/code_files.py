@@ -1,7 +1,7 @@
-"""The files of a code directory that count as code, and what changed of them. Blocks: it is called in a thread.
+"""The files of a code directory that count as code, and their changes. Blocks: called in a thread.
 
-Programs write into the folder that they run in. So only what was there at the first look is compared: source files, and
-configuration, by their suffixes, and what the command names; `.nniignore` applies. After a change of one of these, new
+Programs write into the folder that they run in. So only files of the first check are compared: source files and
+configuration, by their suffixes, and files in the command; `.nniignore` applies. After a change of one of these, new
 source files are compared as well.
 """
 
@@ -23,9 +23,9 @@ from trial_runner.wire import foreign_files
 if TYPE_CHECKING:
     from nni_manager.code_archive.ignore import IgnoreFiles
 
-#: Files that are compared, and bytes of the longest.
+#: Maximum number of compared files, and maximum size of each in bytes.
 MOST_FILES, MOST_BYTES = 2000, 2**20
-#: Names that are looked at for them.
+#: Maximum number of names to read while searching them.
 _MOST_NAMES = 20_000
 _SOURCE = frozenset(
     (
@@ -36,9 +36,9 @@ _SOURCE = frozenset(
 )
 #: Programs write such files, too.
 _SETTINGS = frozenset((".yaml", ".yml", ".toml", ".json", ".ini", ".cfg", ".conf", ".gin"))
-#: Folders without code of the user's own.
+#: Folders without the user's own code.
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages"))
-#: Nanoseconds after a write for which an editor, or git, may still write the file.
+#: Nanoseconds after a write during which an editor, or git, may still write the file.
 _SETTLES_NS = 200_000_000
 
 
@@ -47,18 +47,18 @@ class Place:
     """Where the trials of a service run in place."""
 
     directory: str
-    #: Their command; a file that it names is compared, whatever its suffix.
+    #: Their command; a file in it is compared, with any suffix.
     command: str
-    #: A folder that is not looked at: the one of experiments may be in it.
+    #: A folder to skip: the one of experiments may be in it.
     leave_out: str
 
 
 class Change(NamedTuple):
-    """A file with other content than before."""
+    """A file whose content changed."""
 
-    #: Of its last write, in nanoseconds; 0: the file is missing.
+    #: Time of its last write, in nanoseconds; 0: the file is missing.
     mtime_ns: int
-    #: When it became what it is, in milliseconds since the epoch; 0: not known.
+    #: Time of the change, in milliseconds since the epoch; 0: unknown.
     at_ms: int
     #: It may still be written: it is missing, or was written a moment ago.
     is_fresh: bool
@@ -66,7 +66,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen of files that are known."""
+    """The known state of known files."""
 
     files: Files
     changed: Mapping[str, Change]
@@ -89,7 +89,7 @@ def first_look(place: Place) -> dict[str, CodeFile]:
 
 
 def look_again(directory: str, known: Files) -> Look:
-    """Compares the known files by size and time, and by content where one of these differs."""
+    """Compares the known files by size and time, and by content if one of these differs."""
     files, changed, now_ns = dict(known), {}, time.time_ns()
     for path, before in known.items():
         status = _status(directory, path)
@@ -137,7 +137,7 @@ def _words(command: str) -> list[str]:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    """What is in a folder, by name; at most as much as is looked at."""
+    """The content of a folder, by name, within the limit."""
     try:
         with os.scandir(folder) as found:
             return sorted(islice(found, _MOST_NAMES), key=lambda entry: entry.name)
@@ -164,7 +164,7 @@ def _is_left_out(path: str, ignore: IgnoreFiles, *, is_folder: bool) -> bool:
 
 
 def _status(directory: str, path: str) -> os.stat_result | None:
-    """None: there is no such regular file."""
+    """None: it is not a regular file, or does not exist."""
     try:
         found = os.lstat(os.path.join(directory, path))
     except OSError:
@@ -173,7 +173,7 @@ def _status(directory: str, path: str) -> os.stat_result | None:
 
 
 def _folder_ns(directory: str, path: str) -> int:
-    """When names in the file's folder changed, in nanoseconds since the epoch; 0: not known."""
+    """When names in the file's folder changed, in nanoseconds since the epoch; 0: unknown."""
     try:
         return os.stat(os.path.dirname(os.path.join(directory, path))).st_mtime_ns
     except OSError:

@@ -1,7 +1,7 @@
-"""Notices that the code of trials that run in place changed while an experiment runs.
+"""Notices changes of the code of trials that run in place, while an experiment runs.
 
-Trials write configuration files, too: such a file counts as changed once a trial began after the change and ended
-without writing it. One that is written again before that is no longer compared.
+Trials write configuration files, too. So such a file counts as changed once a trial began after the change and ended
+without writing it. A file that is written again before that is no longer compared.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from nni_manager.store.experiment.code_states import MOST_STATES, CodeState, Fil
 
 log = logging.getLogger(__name__)
 
-#: Looks for which files that may still be written are waited for.
+#: Number of checks to wait for files that may still be written.
 _MOST_WAITS = 5
 
 
 class CodeWatch:
-    """The code of one experiment. It is looked at once jobs were submitted, at most once a second, in a thread.
+    """The code of one experiment. It is checked after jobs were submitted, at most once a second, in a thread.
 
     `services`: by name, shared with the loop; `leave_out`: the folder of experiments; `changed`: called after a change.
     """
@@ -49,11 +49,11 @@ class CodeWatch:
         self._leave_out = leave_out
         self._clock = clock
         self._changed = changed
-        self._paced = Paced(self._look, "look at the code")
+        self._paced = Paced(self._look, "check the code")
         self._start: Start | None = None
-        #: Service → the state that its code was in last, and when it was looked at, in milliseconds since the epoch.
+        #: Service → last known state of its code, and time of the check, in milliseconds since the epoch.
         self._known: dict[str, tuple[CodeState, int]] = {}
-        #: Service → looks in a row that waited for files which may still be written.
+        #: Service → number of consecutive checks that waited for files which may still be written.
         self._waits: dict[str, int] = {}
         #: Service → files that trials may have written, with the time of the last write in nanoseconds.
         self._open: dict[str, Mapping[str, int]] = {}
@@ -63,17 +63,17 @@ class CodeWatch:
         self._lacks_trial = True
 
     def enter(self, start: Start) -> None:
-        """Looks at the code before trials run."""
+        """Checks the code before trials run."""
         self._start = start
         self.note()
 
     def note(self) -> None:
-        """A job was submitted, which runs the code as it is now, or a trial has ended."""
+        """Notes that a job was submitted, which runs the present code, or that a trial has ended."""
         if self._start is not None and any(self._in_place()):
             self._paced.ask(self._start)
 
     async def close(self) -> None:
-        """Returns when all that was submitted is covered."""
+        """Returns when all submitted jobs are covered."""
         await self._paced.close()
 
     def _in_place(self) -> list[TrainingService]:
@@ -124,7 +124,7 @@ class CodeWatch:
             await self._record(name, {**new, **files}, since_ms, begun_ms, tuple(counted))
 
     def _waits_for(self, name: str, is_fresh: bool) -> bool:
-        """Whether files that may still be written are waited for; the next look comes without a further job."""
+        """Whether to wait for files that may still be written; the next check comes without a further job."""
         count = self._waits.get(name, 0)
         if not is_fresh or count >= _MOST_WAITS or self._paced.is_closing:
             self._waits.pop(name, None)

@@ -34,14 +34,14 @@ from trial_runner.wire.foreign_files import MOST_NAMES
 
 log = logging.getLogger(__name__)
 
-#: The log's warning about the first trial that reported several final results.
+#: Warning about the first trial that reported several final results.
 FURTHER_FINALS = (
     "trial {} reported more than one final result: the first one counts, and further ones are ignored; report once,"
     " from rank 0"
 )
-#: Lines parsed without yielding, which takes a millisecond or two.
+#: Number of lines parsed without yielding, which takes a millisecond or two.
 _LINES_AT_A_TIME = 250
-#: Most causes of broken lines logged per outbox, and most outboxes for which they are remembered.
+#: Maximum number of logged causes of broken lines per outbox, and of outboxes with stored causes.
 _MOST_CAUSES = 10
 _MOST_NAMED = 1000
 
@@ -84,7 +84,7 @@ class JobMessages:
         ended: Observation | None = None,
         container: str = "",
     ) -> Delivery:
-        """As `store`; returns only whether to send again, for adapters."""
+        """As `store`; only returns whether to send again, for adapters."""
         receipt = await self.store(job_name, outbox, start, end, lines, ended, container)
         return Delivery(resend=receipt.stored is Stored.GAP)
 
@@ -232,12 +232,12 @@ class JobMessages:
 #: Line of an outbox → why results may be missing.
 _DOUBTS = {
     protocol.NOT_READ: (
-        f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than are looked at ({MOST_NAMES}), or"
+        f"some files in {protocol.OUTBOX_FOLDER}/ were not read: there are more than the limit ({MOST_NAMES}), or"
         " reading them failed"
     ),
     protocol.GONE: (
-        f"the trial's folder, or a file in {protocol.OUTBOX_FOLDER}/ that was read before, was gone when the job ended:"
-        " results may be missing; run the trial again if you need them"
+        f"the trial's folder, or a file in {protocol.OUTBOX_FOLDER}/ that was read before, was missing when the job"
+        " ended: results may be missing; run the trial again if you need them"
     ),
 }
 
@@ -251,7 +251,7 @@ def _doubt(name: str, lines: Sequence[str]) -> str:
 
 
 async def _parse(name: str, lines: Sequence[str]) -> Lines:
-    """Parses lines in pieces, which yields to other tasks: 6,000 lines take 30 ms."""
+    """Parses lines in pieces and yields to other tasks: 6,000 lines take 30 ms."""
     is_nni = name == protocol.METRICS_FILE or name.startswith(f"{protocol.METRICS_FILE}/")
     parse = parse_nni if is_nni else parse_own
     if len(lines) <= _LINES_AT_A_TIME:

@@ -29,7 +29,7 @@ from nni_manager.store.database import Database
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to open the trial listener.
+#: Seconds between two attempts to open the trial listener.
 _LISTENER_WAIT_S = 2.0
 
 
@@ -43,7 +43,7 @@ class ServicesAtWork(Protocol):
         """Takes removed services without attempts out of `all`, and returns them."""
 
     async def forget_secrets(self) -> None:
-        """Removes the secrets that no service refers to any more."""
+        """Removes the secrets that no service refers to."""
 
 
 class ExperimentLoop:
@@ -109,7 +109,7 @@ class ExperimentLoop:
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, for a write started at once. A clock change since the last turn is subtracted,
+        """Milliseconds since the epoch, for a write that starts now. A clock change since the last turn is subtracted,
         as the next turn will shift stored times by it."""
         return self._clock() - self._clock_steps.not_told_yet
 
@@ -120,7 +120,7 @@ class ExperimentLoop:
 
     @property
     def derived_hold(self) -> Hold | None:
-        """A hold that is not stored (yet): store, tuner or all services are unavailable; it ends by itself."""
+        """A hold that is not stored (yet): store, tuner or all services are unavailable; it ends automatically."""
         if self.database.trouble:
             return Hold(code=HoldCode.STORE_UNAVAILABLE, sentence=self.database.trouble)
         troubles = [service.trouble or self.inbox.hold_of(service.name) for service in self.services.values()]
@@ -135,7 +135,7 @@ class ExperimentLoop:
     # The loop
 
     async def run(self) -> None:
-        """Runs the experiment until it is closed. Raises faults of the plan or the store."""
+        """Runs the experiment until it is closed. Raises errors of the plan or the store."""
         async with asyncio.TaskGroup() as group:
             self._group, self._lives, self._opening = group, {}, None
             feeding = group.create_task(self.feed.run(), name=f"tuner {self.experiment_id}")
@@ -183,7 +183,7 @@ class ExperimentLoop:
         await self._runner_listener.close(self.experiment_id)
 
     async def _open_runner_listener(self) -> None:
-        """Opens the trial listener, and retries: runners that an earlier daemon started may be waiting to post."""
+        """Opens the trial listener, with retries: runners that an earlier daemon started may be waiting to post."""
         trouble: Hold | None = None
         while True:
             try:
@@ -216,7 +216,7 @@ class ExperimentLoop:
         except BaseException as error:
             taken.failed(error)
             self.inbox.lost()
-            self.feed.judged_bad[:0] = bad  # the assessor does not say it again
+            self.feed.judged_bad[:0] = bad  # the assessor does not report it again
             raise
         taken.stored(result.receipts)
         self.inbox.stored()
@@ -259,7 +259,7 @@ class ExperimentLoop:
         """Returns by how many milliseconds the wall clock was set, and shifts times in memory by it."""
         step_ms = self._clock_steps.since_last_look()
         if step_ms:
-            log.warning("the clock of this machine was set by %+.0f s; time limits do not count that", step_ms / 1000)
+            log.warning("the clock of this machine was set by %+.0f s; time limits ignore that", step_ms / 1000)
             if self._stopping_since_ms is not None:
                 self._stopping_since_ms += step_ms
             for service in self.services.values():
@@ -282,7 +282,7 @@ class ExperimentLoop:
             await self._note_status(result)
         self._last = result
         if result.records or result.shows_more:
-            self._shown = None  # what is shown now is compared by the next turn that changes nothing
+            self._shown = None  # the next turn without changes compares what is shown then
             self._changed()
         elif (shown := (self.derived_hold, self.live_services)) != self._shown:
             self._shown = shown

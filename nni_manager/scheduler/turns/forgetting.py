@@ -1,8 +1,8 @@
 """Asks platforms to remove the jobs of closed attempts, once they have reported how these ended.
 
 A runner's exit report closes an attempt before its platform reports the end, which may take seconds. The platform's
-report then changes nothing, but a contradiction between the two is logged. Logs of remote jobs are read from
-their service while it keeps them; the end of each is copied here before.
+report then changes nothing, but a contradiction between the two is logged. Logs of remote jobs are read from their
+service while it keeps them; the end of each is copied here first.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for the platform's report after the runner's.
 PATIENCE_S = 10.0
-#: Most seconds for which a job is kept while its runner still delivers logs.
+#: Maximum seconds for which a job is kept while its runner still delivers logs.
 LOGS_S = 300.0
-#: Seconds for which ended jobs are collected for one forget call, each of which syncs the database to the disk before.
+#: Seconds for which ended jobs are collected for one forget call; each call syncs the database to the disk first.
 GATHER_S = 1.0
-#: Waits after a call that failed, in seconds; the last one repeats.
+#: Seconds after a failed call; the last value repeats.
 _RETRY_WAITS_S = (1.0, 5.0, 30.0, 120.0)
-#: Most seconds that a closing experiment waits for this.
+#: Maximum seconds that a closing experiment waits for this.
 _LAST_MOMENT_S = 1.0
 
 
@@ -97,7 +97,7 @@ class Forgetting:
         self._go_on()
 
     def hear(self, reports: Mapping[str, Observation]) -> frozenset[str]:
-        """Takes observations: a closed job can be forgotten once the platform confirms its end. Returns the names of
+        """Handles observations: a closed job can be forgotten once the platform confirms its end. Returns the names of
         jobs of closed attempts."""
         decided = frozenset(self._unheard.keys() & reports.keys())
         for name in decided:
@@ -109,7 +109,7 @@ class Forgetting:
         return decided
 
     def wait_longer(self, job_name: str) -> None:
-        """Extends the wait for a job that its runner still delivers for. Quiet for other jobs."""
+        """Extends the wait for a job whose runner still delivers. Ignores other jobs."""
         if job_name in self._unheard:
             job, until = self._unheard[job_name]
             later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
@@ -168,7 +168,7 @@ class Forgetting:
             await self._forget_there([job.handle for job in jobs])
         except Exception as error:
             if not self._backoff.failures:
-                log.warning("%d ended jobs are not forgotten yet: %s", len(jobs), error)
+                log.warning("%d ended jobs could not be forgotten yet: %s", len(jobs), error)
             return False
         self._forgotten([job.handle.job_name for job in jobs])
         return True
@@ -187,7 +187,7 @@ def _compare(job: Forget, report: Observation) -> None:
 
 
 def to_forget(connection: sqlite3.Connection, service: str) -> list[Forget]:
-    """The jobs that a service may forget, with the runner exit where the end is not confirmed."""
+    """The jobs that a service may forget, with the runner's exit report if the end is not confirmed."""
     runner_exits = jobs.unconfirmed(connection)
     handles = jobs.unforgotten(connection, service)
     return [
@@ -197,7 +197,7 @@ def to_forget(connection: sqlite3.Connection, service: str) -> list[Forget]:
 
 #: As `Platform.read_file`.
 ReadFile = Callable[[JobHandle, str, int, int], Awaitable[bytes]]
-#: Bytes copied from the end of each log.
+#: Number of bytes copied from the end of each log.
 KEPT_BYTES = 1024 * 1024
 
 
@@ -217,8 +217,8 @@ async def keep_logs(trials: Path, handles: Sequence[JobHandle], read_file: ReadF
                 continue
             except PlatformUnavailable:
                 raise
-            except Exception as error:  # a missing log must not block forgetting
-                log.warning("%s of job %s is not kept: %s", name, handle.job_name, error)
+            except Exception as error:  # a missing log must not prevent forgetting
+                log.warning("%s of job %s was not copied: %s", name, handle.job_name, error)
 
 
 def _without_logs(trials: Path, handles: Sequence[JobHandle]) -> list[JobHandle]:

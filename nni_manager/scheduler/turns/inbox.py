@@ -18,7 +18,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.turns.turn import Seen
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt
 
-#: Seconds for which events without urgency are collected, such as the start of a trial. Short trials then cost one turn
+#: Seconds for which less urgent events are collected, such as the start of a trial. Short trials then cost one turn
 #: instead of two, and trials that start together share one.
 GATHER_S = 0.05
 #: As above, for events that change no trial: a job was accepted, its pod has a node, the platform confirms an end. On a
@@ -60,12 +60,12 @@ class Inbox:
 
     def __init__(self) -> None:
         self._news = Seen()
-        #: Futures of those that wait until last lines, or exit reports, of the news are stored, in their order.
+        #: Futures for last lines or exit reports among the news, in order, which resolve when these are stored.
         self._waiting: list[asyncio.Future[Receipt]] = []
         self._exits: list[asyncio.Future[None]] = []
         #: Names of jobs observed by this process, until they are forgotten.
         self.heard: set[str] = set()
-        #: Job → its last observation that was put here.
+        #: Job → its last observation in this inbox.
         self._reported: dict[str, Observation] = {}
         self._rung = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
@@ -73,14 +73,14 @@ class Inbox:
         self._hold_taken: Hold | None = None
         self._holds_taken: dict[str, Hold] = {}
         self._corruption: StoreCorrupt | None = None
-        #: Forgotten jobs may leave checkpoints that are removed then, as `keepCheckpoints` says.
+        #: Forgotten jobs may leave checkpoints that are removed with them, as `keepCheckpoints` says.
         self.removes_checkpoints = False
 
     # Events
 
     def accepted(self, handle: JobHandle) -> None:
         """The platform accepted the job."""
-        self._reported.pop(handle.job_name, None)  # was about an earlier submission of this name
+        self._reported.pop(handle.job_name, None)  # it concerned an earlier submission of this name
         self._news.handles.append(handle)
         self.wake_late()
 
@@ -90,7 +90,7 @@ class Inbox:
         self.wake()
 
     def forgotten(self, job_names: Sequence[str]) -> None:
-        """The platform has removed these jobs; this alone starts no turn, unless checkpoints go with them."""
+        """The platform has removed these jobs. Starts no turn, unless checkpoints are removed with them."""
         self._news.forgotten += job_names
         self.heard.difference_update(job_names)
         for name in job_names:
@@ -104,8 +104,8 @@ class Inbox:
         self.wake_soon()
 
     def report(self, reports: Mapping[str, Observation], decided: Collection[str] = ()) -> None:
-        """Observations of platform or runner: the later state counts, and of two ends the first. `decided`: jobs of
-        closed attempts, of which only the end is stored, without a turn of its own.
+        """Observations of platform or runner. A later state replaces an earlier one; the first final state wins.
+        `decided`: jobs of closed attempts; only their end is stored, without a turn of its own.
 
         A service observes a job at each of its changes, most of which change nothing here.
         """
@@ -134,8 +134,8 @@ class Inbox:
             self._news.reports[name] = report
 
     def _is_news(self, name: str, report: Observation, is_decided: bool) -> bool:
-        """Whether an observation may change what is stored. An end always may: one that came before its last lines was
-        not stored."""
+        """Whether an observation may change the stored state. An end always may: one that came before its last lines
+        was not stored."""
         if report.state.is_final:
             return True
         return not is_decided and (report.state is JobState.UNKNOWN or report != self._reported.get(name))
@@ -208,11 +208,11 @@ class Inbox:
         return taken
 
     def stored(self) -> None:
-        """The events taken last are stored."""
+        """The events of the last `take` are stored."""
         self._hold_taken, self._holds_taken = None, {}
 
     def lost(self) -> None:
-        """The events taken last are not stored: what is reported again is news, whatever was reported before."""
+        """The events of the last `take` are not stored: repeated reports count as news."""
         self._hold_taken, self._holds_taken = None, {}
         self._reported.clear()
 
@@ -224,7 +224,7 @@ class Inbox:
     # The wake-up
 
     def wake(self) -> None:
-        """Starts the next turn at once; many calls before it are one."""
+        """Starts the next turn at once; several calls before it cause one turn."""
         self._rung.set()
 
     def wake_soon(self) -> None:

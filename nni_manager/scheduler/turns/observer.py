@@ -13,11 +13,11 @@ from nni_manager.platform_kit.contract import Capabilities
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import jobs
 
-#: Asks the service; None: it failed, which is noted already.
+#: Observes jobs; None: the call failed, which was noted already.
 Observe = Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation] | None]]
-#: Least seconds between two observations of a service without watch, while jobs are being accepted.
+#: Minimum seconds between two observations of a service without watch, while jobs are being accepted.
 _GATHER_S = 1.0
-#: Seconds until a new job is observed on a service with watch; a short job has ended by then and needs no observation.
+#: Seconds until a new job is observed on a service with watch; short jobs have ended by then.
 _FIRST_LOOK_S = 0.05
 
 
@@ -71,7 +71,7 @@ class Observer:
             self._later = asyncio.get_running_loop().call_later(wait_s, self._news.set)
 
     def remove(self, job_name: str) -> None:
-        """Removes a job that is decided; a first look that would find no other is not taken."""
+        """Removes a job whose attempt is closed; cancels a first observation without other jobs."""
         self._handles.pop(job_name, None)
         self._changed.discard(job_name)
         if not self._changed:

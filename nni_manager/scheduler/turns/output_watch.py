@@ -1,6 +1,6 @@
-"""Warns once of a trial on this machine whose output is longer than `maxLogSize`: nothing is cut of it here.
+"""Warns once about a trial on this machine whose output exceeds `maxLogSize`: local logs are not truncated.
 
-Logs are looked at when trials start and end, at most once a second, and once a minute while some run.
+Logs are checked when trials start and end, at most once a second, and once a minute while trials run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 #: Code of the warning.
 CODE = "LONG_OUTPUT"
-#: Seconds between two looks while trials run, of which no event tells.
+#: Seconds between two checks while trials run, as no event reports growth.
 _EVERY_S = 60.0
 
 #: Trial and number of an attempt.
@@ -39,7 +39,7 @@ class LongOutput(NamedTuple):
     trial_id: str
     #: The longest of its logs.
     file: str
-    #: Of that file, and of all logs of the attempt.
+    #: Size of that file, and of all logs of the attempt.
     bytes: int
     all_bytes: int
 
@@ -62,27 +62,27 @@ class OutputWatch:
         self._spec = spec
         self._trials = trials
         self._changed = changed
-        self._paced = Paced(self._look, "look at the output")
+        self._paced = Paced(self._look, "check the output")
         self._start: Start | None = None
         self._later: asyncio.TimerHandle | None = None
-        #: Attempts that ended since the last look.
+        #: Attempts that ended since the last check.
         self._ended: set[AttemptId] = set()
         self._is_done = False
 
     def enter(self, start: Start) -> None:
-        """Begins with the trials that run."""
+        """Starts with the running trials."""
         self._start = start
         self.note()
 
     def note(self, ended: Iterable[AttemptId] = ()) -> None:
-        """Trials were started, or these have ended."""
+        """Notes that trials were started, or that these have ended."""
         if self._is_done or self._start is None or not self._in_place():
             return
         self._ended.update(ended)
         self._paced.ask(self._start)
 
     async def close(self) -> None:
-        """Returns when all trials that ended were looked at."""
+        """Returns when all ended trials were checked."""
         self._stop_timer()
         await self._paced.close()
         self._stop_timer()
@@ -115,7 +115,7 @@ class OutputWatch:
 
 
 def longest_output(trials: Path, attempts: Iterable[AttemptId], most: int) -> LongOutput | None:
-    """The attempt with the longest logs, where they have more than `most` bytes. Blocks."""
+    """The attempt with the longest logs, if they have more than `most` bytes. Blocks."""
     found: LongOutput | None = None
     for trial_id, number in attempts:
         folder = str(trials / attempt_directory(trial_id, number))
@@ -137,5 +137,5 @@ def _size(folder: str, name: str) -> int:
 def _sentence(found: LongOutput, most: int) -> str:
     return (
         f"trial {found.trial_id} wrote {size(found.bytes)} to {found.file}: more than maxLogSize ({size(most)});"
-        " nothing is cut on this machine; let trials write less, such as fewer progress bars, before the disk is full"
+        " logs on this machine are not truncated; reduce the output, for example progress bars, before the disk is full"
     )

@@ -1,4 +1,4 @@
-"""Work that events ask for, at most once a second."""
+"""Work that events request, at most once a second."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which work ends when the loop is closed.
+#: Seconds for the work to end when the loop is closed.
 _PATIENCE_S = 5.0
 #: Starts a task, which ends with the experiment's loop.
 Start = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 
 class Paced:
-    """Runs `work` after it was asked for: at once, then at most once in `every_s` seconds, the last time after the last
-    request. A fault is logged, and costs that run."""
+    """Runs `work` after a request: at once, then at most once in `every_s` seconds, and again after the last request.
+    An exception is logged, and ends only that run."""
 
     def __init__(self, work: Callable[[], Awaitable[None]], name: str, every_s: float = 1.0) -> None:
         self._work = work
@@ -38,14 +38,14 @@ class Paced:
             self._task = start(self._run(), self._name)
 
     async def close(self) -> None:
-        """Returns after the work that was asked for, which waits for nothing any more. A look at a disk that does not
-        answer is given up after `_PATIENCE_S`."""
+        """Runs requested work without waiting, and returns after it. A disk that does not answer is given up after
+        `_PATIENCE_S`."""
         self._closing.set()
         if self._task is not None:
             _, unfinished = await asyncio.wait({self._task}, timeout=_PATIENCE_S)
             for task in unfinished:
                 task.cancel()
-        self._closing.clear()  # the loop may be started again
+        self._closing.clear()  # the loop may be restarted
 
     async def _run(self) -> None:
         while self._is_asked:

@@ -1,8 +1,8 @@
-"""Calls of an adapter that do not succeed: their time limits, and refused credentials.
+"""Failing calls of an adapter: their time limits, and refused credentials.
 
 A refusal may be temporary: a server that was just started refuses all calls while its caches fill. So calls are
-retried, and only a minute of refusals of one verb, without another answer, causes a hold. The hold ends by itself: one
-call a minute is tried, and the first one accepted ends it.
+retried, and only a minute of refusals of one verb, without another answer, causes a hold. The hold ends automatically:
+one call a minute is tried, and the first accepted one ends it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nni_manager.scheduler.turns.inbox import Inbox
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Most seconds for leaving an adapter.
+#: Maximum seconds for leaving an adapter.
 _EXIT_S = 10.0
 
 
 async def leave(platform: Platform[Any]) -> None:
-    """Leaves the adapter. Raises what it raises, and TimeoutError. In a cancelled task the error is logged and the
+    """Leaves the adapter. Raises its exceptions, and TimeoutError. In a cancelled task the error is logged and the
     cancellation continues, as another error would cause a reconnect."""
     task = asyncio.current_task()
     try:
@@ -34,12 +34,12 @@ async def leave(platform: Platform[Any]) -> None:
     except Exception as error:
         if task is None or not task.cancelling():
             raise
-        log.warning("an adapter could not be left: %r", error, exc_info=error, extra={"action": "barrier"})
+        log.warning("leaving an adapter failed: %r", error, exc_info=error, extra={"action": "barrier"})
         raise asyncio.CancelledError from None
 
 
 async def within_limit(service: str, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
-    """The result of an adapter's verb. Raises what it raises, and PlatformUnavailable on timeout."""
+    """The result of an adapter's verb. Raises its exceptions, and PlatformUnavailable on timeout."""
     limit_s = TIME_LIMITS_S[verb]
     try:
         async with asyncio.timeout(limit_s) as limit:
@@ -61,7 +61,7 @@ class Refusals:
     def __init__(self, inbox: Inbox, service: str) -> None:
         self._inbox = inbox
         self._service = service
-        #: Verb → since when all its calls were refused, by the loop's clock.
+        #: Verb → start of the period in which all its calls were refused, by the loop's clock.
         self._since_s: dict[str, float] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self.is_held = False

@@ -1,6 +1,6 @@
-"""The secret behind the tokens of all runners: a file of the data directory, whole and readable by this user alone.
+"""The secret behind the tokens of all runners: a file of the data directory that only this user can read.
 
-A secret that others know lets them report for every job: a file that is empty, short or was open to others is replaced.
+With a leaked secret, others could report for every job: a file that is empty, short or was readable is replaced.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BYTES = 32
 
 
 def runner_secret(data_directory: Path) -> bytes:
-    """The stored secret; a new one is made where there is none that can be trusted. For the owner of the data
-    directory, whose lock keeps others out. Raises OSError."""
+    """The stored secret, or a new one if it is missing or not trusted. Call it as the owner of the data directory,
+    whose lock excludes others. Raises OSError."""
     path = data_directory / FILE
     try:
         found = path.lstat()
@@ -33,22 +33,22 @@ def runner_secret(data_directory: Path) -> bytes:
         stored = path.read_bytes()
         if len(stored) == _BYTES:
             return stored
-    log.warning("%s is damaged or was open to others, and is made anew: runners started before it are rejected", path)
+    log.warning("%s was damaged or readable by others and is replaced: runners that started earlier are rejected", path)
     return _made(path)
 
 
 def _is_private(path: Path) -> bool:
-    """Whether no user beside the owner and its groups could read the file. Its mode is set to 0600 where it is wider: a
-    volume of Kubernetes gives a group access to all files at each start, and the folder kept that group out."""
+    """Whether only the owner and its groups could read the file. Its mode is set to 0600 if it is wider: a Kubernetes
+    volume gives a group access to all files at each start, but the folder excluded that group."""
     before = path.stat().st_mode
     if before & 0o077:
         with suppress(OSError):
             path.chmod(0o600)
-    return not before & 0o007 or bool(path.stat().st_mode & 0o007)  # it stays so where the file system has no modes
+    return not before & 0o007 or bool(path.stat().st_mode & 0o007)  # unchanged on a file system without modes
 
 
 def _made(path: Path) -> bytes:
-    """Stores a new secret, whole or not at all: a process that is killed meanwhile leaves a draft behind."""
+    """Stores a new secret atomically; a killed process leaves a draft behind."""
     secret, draft = secrets.token_bytes(_BYTES), path.with_name(f"{FILE}.draft")
     draft.unlink(missing_ok=True)
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
 """One training service of one experiment: keeps its adapter connected, and holds its live state.
 
-Its errors never end the experiment: an unreachable service is retried; faults of the adapter and a minute of refused
-credentials put this service on hold, and the others go on. Observations go into the inbox; the plan decides on them.
+Its errors never end the experiment: an unreachable service is retried; errors of the adapter and a minute of refused
+credentials put this service on hold, and the others continue. Observations go into the inbox; the plan decides on them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from trial_runner.wire.backoff import Backoff
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Milliseconds before an unavailable service is tried again; the last one repeats.
+#: Milliseconds before an unavailable service is tried again; the last value repeats.
 _RETRY_WAITS_MS = (200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
-#: Waits before a service that had no room is asked again, in milliseconds; the last one repeats.
+#: Milliseconds before a service without room is tried again; the last value repeats.
 _FULL_WAITS_MS = (500, 1_000, 2_000, 5_000, 10_000, 30_000)
 
 
@@ -93,9 +93,9 @@ class TrainingService:
         self._has_next = asyncio.Event()
         #: Names of jobs cancelled over this connection.
         self.cancelled: set[str] = set()
-        #: Why it is unavailable; None: it is available, or not yet known not to be.
+        #: Why it is unavailable; None: it is available, or this is unknown yet.
         self.trouble: Hold | None = None
-        #: Since when it is unreachable; None: it is reachable.
+        #: Time since which it is unreachable; None: reachable.
         self._away_since_ms: int | None = None
         self._status, self._status_since_ms = ServiceStatus.CONNECTING, clock()
         #: Why the last submission found no room; None: it is not known to be full.
@@ -106,7 +106,7 @@ class TrainingService:
         #: Set to reconnect at once.
         self._again = asyncio.Event()
 
-    # State for the plan and for people
+    # State for the plan and for users
 
     @property
     def state(self) -> ServiceState:
@@ -213,7 +213,7 @@ class TrainingService:
         raise _OtherSettings
 
     async def _live(self) -> None:
-        """Enters the adapter, observes, and leaves it again. Raises what entering and observing raise."""
+        """Enters the adapter, observes, and leaves it again. Raises the exceptions of entering and observing."""
         await within_limit(self.name, "enter", self.platform.__aenter__)
         try:
             await self._end_unaccounted()
@@ -221,7 +221,7 @@ class TrainingService:
             self._wanted = 0
             self._be_back()
             self._refusals.accepted("enter")
-            self._inbox.end_hold(self.name)  # of an earlier process
+            self._inbox.end_hold(self.name)  # set by an earlier process
             self._note_status()
             self._entered(self.platform)
             self._inbox.wake()  # waiting trials may start
@@ -275,7 +275,7 @@ class TrainingService:
             try:
                 await self.call("close", self.platform.close)
             except Exception as error:
-                log.warning("%s: what it keeps of the experiment is still there: %s", self.name, error)
+                log.warning("%s: its files of the experiment could not be removed: %s", self.name, error)
 
     async def call(self, verb: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Calls the adapter within the verb's time limit. Raises PlatformUnavailable if it is not connected."""
@@ -285,7 +285,7 @@ class TrainingService:
         return await within_limit(self.name, verb, ask)
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
-        """A stretch of a file of a job, as `Platform.read_file`."""
+        """Part of a job's file, as `Platform.read_file`."""
         return await self.call("read_file", lambda: self.platform.read_file(handle, name, offset, limit))
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
@@ -295,7 +295,7 @@ class TrainingService:
     async def _forget(self, handles: Sequence[JobHandle]) -> None:
         if self.platform.capabilities.reads_files and self._trials is not None:
             await forgetting.keep_logs(self._trials, handles, self.read_file, self._max_log_bytes)
-        await self._database.sync()  # else a power failure brings their attempts back, and nothing tells how they ended
+        await self._database.sync()  # otherwise a power failure restores their attempts without a record of the end
         await self.call("forget", lambda: self.platform.forget(handles))
         if self.is_removed:
             self._inbox.wake_soon()  # a removed service may be idle now
@@ -358,7 +358,7 @@ class TrainingService:
             self._changed()
 
     def _note_status(self, now: ServiceState | None = None) -> None:
-        """Updates status and its time. `now`: the state, if at hand."""
+        """Updates status and its time. `now`: the state, if known."""
         is_up = ServiceStatus.UP if self.is_entered else ServiceStatus.CONNECTING
         status = ServiceStatus.AWAY if self.trouble is not None or _has_no_machine(now or self.state) else is_up
         if status is not self._status:
@@ -372,7 +372,7 @@ class TrainingService:
     def note_bug(self, error: Exception) -> None:
         """Notes an unexpected exception of the adapter: the service goes on hold."""
         log.error("the adapter of %s failed", self.name, exc_info=error, extra={"action": "barrier"})
-        sentence = f"the platform's adapter failed: {error!r}; resume tries again"
+        sentence = f"the platform's adapter failed: {error!r}; resume retries"
         self._be_away(sentence)
         self._inbox.put_on_hold(
             Hold(code=HoldCode.INTERNAL, sentence=sentence, details="".join(traceback.format_exception(error))),

@@ -17,7 +17,7 @@ from nni_manager.domain.attempt import Attempt
 from nni_manager.scheduler.turns.runner_secret import runner_secret
 from trial_runner import protocol
 
-#: Most tokens in the cache.
+#: Maximum number of tokens in the cache.
 _MOST_KNOWN = 4096
 
 
@@ -33,7 +33,7 @@ class RunnerTokens:
 
     @classmethod
     def of(cls, data_directory: Path) -> RunnerTokens:
-        """The tokens of a data directory; makes its secret on first use. Raises OSError."""
+        """The tokens of a data directory; creates its secret on first use. Raises OSError."""
         return cls(runner_secret(data_directory))
 
     def _derived(self, job_name: str) -> str:
@@ -52,7 +52,7 @@ class TrialListener(Protocol):
     """Built by `app`, which owns the sockets."""
 
     tokens: RunnerTokens
-    #: Certificate authority for runners, PEM, beside those of their machine; empty: none.
+    #: Certificate authority for runners, PEM, in addition to those of their machine; empty: none.
     authority: str
 
     async def open(self, experiment_id: str) -> None:
@@ -62,7 +62,7 @@ class TrialListener(Protocol):
         """Called when the experiment no longer needs it; the last one closes it. Idempotent."""
 
     def url(self, manager_ip: str) -> str:
-        """The address for runners, ``http://host:port`` or ``https``. `manager_ip`: what the config says, or empty."""
+        """The address for runners, ``http://host:port`` or ``https``. `manager_ip`: from the config, or empty."""
 
 
 def runner_environment(
@@ -81,7 +81,7 @@ _STALL_S = 60.0
 
 
 class Heartbeats:
-    """The last heartbeat of each runner. `news`: called when a runner is heard after a long silence."""
+    """The last heartbeat of each runner. `news`: called when a runner reports after a long silence."""
 
     def __init__(self, news: Callable[[], None]) -> None:
         self._news = news

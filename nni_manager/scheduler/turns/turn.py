@@ -1,7 +1,7 @@
 """One turn of an experiment in one transaction: store the events → snapshot → plan → record.
 
 It runs on the writer thread, so no command or result comes between the snapshot and the decisions. It has no state, as
-it runs again when the database could not be written.
+it is repeated if the database could not be written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from nni_manager.store import stored_state
 from nni_manager.store.experiment import experiments, history, jobs, metrics, reports, runners, services, trials
 from nni_manager.store.experiment.metrics import OutboxPart, Receipt, Stored
 
-#: Most milliseconds between two updates of the stored execution time.
+#: Maximum milliseconds between two updates of the stored execution time.
 _COUNT_EVERY_MS = 10_000
 
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """The events since the last turn, which are not stored yet. It is filled by the inbox, and never changed by a turn,
-    which may run twice."""
+    """The unstored events since the last turn. The inbox fills it; a turn, which may run twice, never changes it."""
 
     handles: list[JobHandle] = field(default_factory=list)
     #: Job name → observation.
@@ -127,7 +126,7 @@ def take_turn(
 
 def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
     """Stores the events; returns the receipts of the last lines, and whether link, place or reachability changed."""
-    if seen.clock_step_ms:  # first: later times are by the new clock
+    if seen.clock_step_ms:  # first, as later times are by the new clock
         experiments.shift_times(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:
         jobs.set_handle(connection, handle)
@@ -148,7 +147,7 @@ def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tup
             continue
         if report.is_untaken and jobs.withdraw(connection, name, was_accepted=True):
             continue
-        if name not in incomplete:  # its end will come again with the missing lines
+        if name not in incomplete:  # its end will be reported again with the missing lines
             shows_more |= reports.set_report(connection, name, report, now_ms, seen.apart_ms)
     for name in seen.refused:
         jobs.withdraw(connection, name)
@@ -179,7 +178,7 @@ def _end_hold(connection: sqlite3.Connection, service: str, now_ms: int) -> None
 
 
 def _after(connection: sqlite3.Connection, before: StoredExperiment, records: Sequence[d.Record]) -> StoredExperiment:
-    """The experiment's row once the records are written; it is read again only where more than counters changed."""
+    """The experiment's row once the records are written; read again only if more than counters changed."""
     if any(isinstance(record, d.SetStatus | d.PutOnHold) for record in records):
         return experiments.load(connection)
     proposed = (record.parameter_id + 1 for record in records if isinstance(record, d.AddTrial))

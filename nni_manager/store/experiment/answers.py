@@ -13,7 +13,7 @@ from nni_manager.store.experiment import code_states, learning_curves
 
 #: Whether a number is finite and present (the store has null for NaN); only such results are compared.
 _FINITE = "coalesce(abs({0}) < 1.8e308, 0)"
-#: A number as JSON with all its digits; null: not representable in JSON.
+#: A number as JSON with all its digits; null: it has no JSON form.
 _NUMBER = f"CASE WHEN {_FINITE} THEN json(printf('%!.17g', {{0}})) END"
 
 #: Number of lines of the current attempt that are not results.
@@ -21,23 +21,23 @@ _DROPPED = (
     "(SELECT coalesce(sum(o.lines), 0) FROM outboxes o WHERE o.trial_id = t.id AND o.attempt = t.attempt)"
     " - (SELECT count(*) FROM metrics m WHERE m.trial_id = t.id AND m.attempt = t.attempt)"
 )
-#: The number of dropped lines, where the trial's message names the first one, or no result can be compared.
+#: The number of dropped lines, if the trial's message names the first one, or no result can be compared.
 _DROPPED_LINES = f"""
 CASE WHEN (instr(t.message, ' was dropped: ') > 0 OR (t.status = 'SUCCEEDED' AND t.final_value IS NULL))
     AND {_DROPPED} > 0
-THEN '; lines that were dropped as no results: ' || ({_DROPPED}) || ', nnimanager.log says why' ELSE '' END
+THEN '; dropped lines that are not results: ' || ({_DROPPED}) || ', see nnimanager.log' ELSE '' END
 """
 _HAS_OBJECTIVES = "(SELECT json_type(config, '$.objectives') FROM experiment) IS NOT NULL"
-#: A final result as SQLite can read it: without the numbers that JSON cannot have.
+#: A final result in a form that SQLite can parse: without numbers that JSON lacks.
 _JSON = "replace(replace(replace(t.final_data, '-Infinity', 'null'), 'Infinity', 'null'), 'NaN', 'null')"
-#: The objectives for which a trial's final result has no number; null: none.
+#: The objectives without a number in a trial's final result; null: none.
 _LACKING = f"""
 (SELECT group_concat(o.key, ', ') FROM experiment e, json_each(e.config, '$.objectives') o WHERE NOT EXISTS
     (SELECT 1 FROM json_each({_JSON}) r
      WHERE coalesce(r.key, 'default') = o.key AND r.type IN ('integer', 'real') AND {_FINITE.format("r.value")}))
 """
-#: How a trial ended, and why a succeeded one has no result that can be compared. Of a running trial: why its job cannot
-#: be observed, before the trial is UNKNOWN.
+#: How a trial ended, and why a succeeded one has no comparable result. For a running trial: why its job cannot be
+#: observed, before the trial is UNKNOWN.
 _MESSAGE = f"""
 CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
 WHEN t.status <> 'SUCCEEDED' THEN t.message
@@ -45,11 +45,11 @@ WHEN t.final_data IS NOT NULL AND {_HAS_OBJECTIVES} THEN
     trim(t.message || coalesce('; its final result has no finite number for the objective ' || {_LACKING}, ''), '; ')
 WHEN {_FINITE.format("t.final_value")} THEN t.message ELSE
     CASE t.message WHEN '' THEN '' ELSE t.message || '; ' END || CASE
-    WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported no final result, and no intermediate one'
+    WHEN t.final_data IS NULL AND t.intermediates = 0 THEN 'it reported neither a final nor an intermediate result'
     WHEN t.final_data IS NULL THEN 'it reported no final result, only ' || t.intermediates || ' intermediate'
     WHEN t.final_value IS NOT NULL THEN 'its final result is infinite, which is never the best'
     WHEN ltrim(t.final_data) LIKE '{{%' THEN 'its final result has no number under `default`'
-    ELSE 'its final result is no number' END
+    ELSE 'its final result is not a number' END
 END || {_DROPPED_LINES}
 """
 
@@ -102,7 +102,7 @@ json_object(
 )
 """
 
-#: Orders of the trial list.
+#: Sort orders of the trial list.
 TRIAL_ORDERS = {
     "sequence": "t.sequence_id",
     "-sequence": "t.sequence_id DESC",
@@ -112,7 +112,7 @@ TRIAL_ORDERS = {
 
 
 def trials(connection: sqlite3.Connection, *, status: str | None, order: str, limit: int, offset: int = 0) -> str:
-    """``{"total": n, "trials": […]}``, of these `limit` after skipping `offset`; `order` is a key of `TRIAL_ORDERS`."""
+    """``{"total": n, "trials": […]}``: `limit` trials after skipping `offset`; `order` is a key of `TRIAL_ORDERS`."""
     where = "WHERE t.status = :status" if status else ""
     query = (
         f"SELECT json_object('total', (SELECT count(*) FROM trials t {where}),"
@@ -134,7 +134,7 @@ def trials_since(connection: sqlite3.Connection, ended: int) -> list[tuple[str, 
 
 
 def ended(connection: sqlite3.Connection) -> int:
-    """The end order of the trial that ended last; 0: none has."""
+    """The end order of the trial that ended last; 0: none."""
     (found,) = connection.execute("SELECT ended_trials FROM experiment").fetchone()
     return int(found)
 
@@ -163,9 +163,9 @@ _REPORTED = """
 def exported(
     connection: sqlite3.Connection, *, with_intermediates: bool, pareto_set: Sequence[str] | None = None
 ) -> str:
-    """``[{"parameter", "value", "trialJobId"}]`` of trials that succeeded with a final result.
+    """``[{"parameter", "value", "trialJobId"}]`` of succeeded trials with a final result.
 
-    `pareto_set`: the ids of the trials whose ``pareto`` is true; None: there is no such field.
+    `pareto_set`: the ids of the trials whose ``pareto`` is true; None: the field is omitted.
     """
     fields = f"'parameter', {_PARAMETERS}, 'value', t.final_data, 'trialJobId', t.id"
     fields += f", 'pareto', {_IN_SET}" if pareto_set is not None else ""
@@ -178,7 +178,7 @@ def exported(
 
 
 def curves(connection: sqlite3.Connection, trial_ids: Sequence[str]) -> dict[str, list[Any]]:
-    """Trial → its learning curve: numbers as numbers; NaN and Infinity by their names."""
+    """Trial → its learning curve, with NaN and Infinity as their names."""
     query = (
         "SELECT t.id, m.data FROM trials t JOIN metrics m ON m.trial_id = t.id AND m.attempt = t.attempt"
         " WHERE m.type = 'PERIODICAL' AND t.id IN (SELECT value FROM json_each(?)) ORDER BY m.id"
@@ -237,12 +237,12 @@ def _wanted_metrics(trial_id: str | None, type: str | None) -> str:
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Trials by status, only those that occur."""
+    """Trials by status, without zeros."""
     return dict(connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall())
 
 
 def best(connection: sqlite3.Connection, *, maximize: bool) -> tuple[str, float, str] | None:
-    """(trial id, final value, parameter record) of the best trial that succeeded; None: none has a finite result."""
+    """(trial id, final value, parameter record) of the best succeeded trial; None: none has a finite result."""
     order = "DESC" if maximize else "ASC"
     row = connection.execute(
         f"SELECT id, final_value, record FROM trials WHERE status = 'SUCCEEDED' AND {_FINITE.format('final_value')}"

@@ -1,7 +1,7 @@
-"""States of the code that trials run in place, and the time from which each one was there.
+"""States of the code that trials run in place, and the time at which each one began.
 
-A trial's state is that of its start: nothing is written for a trial. A state has a number. The same content has the
-same number later: the first state of which all files are as they were.
+A trial's state is that of its start; no data is stored per trial. A state has a number. If the same content returns, it
+gets the number of the first state with identical files.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 from nni_manager.domain.experiment import ExperimentWarning
 
-#: States that are numbered; code that changes more often is not followed any longer.
+#: Maximum number of numbered states; code that changes more often is no longer tracked.
 MOST_STATES = 100
-#: Paths that a change names.
+#: Maximum number of paths named in a change.
 _MOST_PATHS = 20
 
 
 class CodeFile(NamedTuple):
-    """A file of the code as it was seen."""
+    """A file of the code at one moment."""
 
     bytes: int
     mtime_ns: int
-    #: Of its content; empty: it is missing.
+    #: Hash of its content; empty: it is missing.
     digest: str
 
 
@@ -51,7 +51,7 @@ _OF_SERVICE = (
 
 
 def latest(connection: sqlite3.Connection, service: str) -> CodeState | None:
-    """The state that the code of a service was in last; None: it was not looked at yet."""
+    """The last known state of a service's code; None: not checked yet."""
     row = connection.execute(
         "SELECT s.number, s.files FROM code_changes c JOIN code_states s ON s.number = c.number"
         " WHERE c.service = ? ORDER BY c.since_ms DESC LIMIT 1",
@@ -63,9 +63,9 @@ def latest(connection: sqlite3.Connection, service: str) -> CodeState | None:
 def record(
     connection: sqlite3.Connection, service: str, files: Files, since_ms: int, changed: Sequence[str] = ()
 ) -> CodeState | None:
-    """Notes that the code of a service is as `files` since then; `changed`: paths that differ from the state before.
+    """Notes the state of a service's code since then; `changed`: paths that differ from the state before.
 
-    Returns the state, which has the number of an earlier one with that content; None: there are too many, and later
+    Returns the state, with the number of an earlier one if the content is the same; None: there are too many, and later
     trials have no number.
     """
     state = _known(connection, service, files) or _new(connection, files)
@@ -81,20 +81,20 @@ def record(
 
 
 def drop_files(connection: sqlite3.Connection, service: str, paths: Collection[str]) -> None:
-    """Stops comparing these files: trials of the service write them."""
+    """Stops comparing these files, as trials of the service write them."""
     for number, text in connection.execute(_OF_SERVICE, (service,)).fetchall():
         kept = {path: file for path, file in _files(text).items() if path not in paths}
         connection.execute("UPDATE code_states SET files = ? WHERE number = ?", (json.dumps(kept), number))
 
 
 def has_run_since(connection: sqlite3.Connection, service: str, ms: int) -> bool:
-    """Whether some trial of the service began after this time, in milliseconds since the epoch, and has ended."""
+    """Whether a trial of the service began after this time, in milliseconds since the epoch, and has ended."""
     query = "SELECT 1 FROM attempts WHERE service = ? AND closed = 1 AND coalesce(started_ms, intended_ms) > ? LIMIT 1"
     return connection.execute(query, (service, ms)).fetchone() is not None
 
 
 def set_first_trials(connection: sqlite3.Connection) -> bool:
-    """Notes the first trial that ran each state, where there is one by now; returns whether some state waits for it."""
+    """Notes the first trial that ran each state, if there is one by now; returns whether some state lacks it."""
     connection.execute(
         "UPDATE code_changes SET trial_id = coalesce((SELECT a.trial_id FROM attempts a"
         " WHERE a.service = code_changes.service AND coalesce(a.started_ms, a.intended_ms) >= code_changes.since_ms"
@@ -105,7 +105,7 @@ def set_first_trials(connection: sqlite3.Connection) -> bool:
 
 
 def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
-    """A warning about the first change that trials ran, with the number of further ones."""
+    """A warning about the first change that trials ran, with the number of later ones."""
     rows = connection.execute(
         "SELECT c.paths, c.number, c.trial_id, t.sequence_id FROM code_changes c JOIN trials t ON t.id = c.trial_id"
         " WHERE c.paths <> '[]' AND c.number IS NOT NULL ORDER BY c.since_ms"
@@ -117,20 +117,20 @@ def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
         more = f", and {len(rows) - len(first)} more times later" if len(rows) > len(first) else ""
         message = (
             f"the code changed while trials ran in place ({named(paths)}): trial {trial_id} (number"
-            f" {sequence}) is the first one that ran the new code, state {number}{more}; compare only trials with the"
+            f" {sequence}) is the first to run the new code, state {number}{more}; compare only trials with the"
             " same code state, or start a new experiment; list files that trials write in .nniignore"
         )
         yield ExperimentWarning(code="CODE_CHANGED", message=message)
 
 
 def named(paths: Sequence[str]) -> str:
-    """Some of the paths, and how many there are."""
+    """Some of the paths, and their number."""
     some = ", ".join(paths[:3])
     return f"{some} and {len(paths) - 3} more" if len(paths) > 3 else some
 
 
 def _known(connection: sqlite3.Connection, service: str, files: Files) -> CodeState | None:
-    """The first state of the service of which all files are as they were."""
+    """The first state of the service with identical files."""
     for number, text in connection.execute(_OF_SERVICE, (service,)):
         known = _files(text)
         if known and all(path in files and files[path].digest == one.digest for path, one in known.items()):

@@ -67,7 +67,7 @@ def create(
 def require_row(connection: sqlite3.Connection) -> None:
     """Raises StoreCorrupt for a database without an experiment."""
     if connection.execute("SELECT 1 FROM experiment").fetchone() is None:
-        raise StoreCorrupt(f"the database {path_of(connection)} holds no experiment; restore it from a backup")
+        raise StoreCorrupt(f"the database {path_of(connection)} contains no experiment; restore it from a backup")
 
 
 def path_of(connection: sqlite3.Connection) -> Path:
@@ -93,7 +93,7 @@ def warnings(connection: sqlite3.Connection) -> tuple[ExperimentWarning, ...]:
 
 
 def begin_stop(connection: sqlite3.Connection, now_ms: int) -> None:
-    """Has the experiment end its trials; quiet for a stopped one."""
+    """Makes the experiment end its trials; ignores a stopped one."""
     if load(connection).status is not ExperimentStatus.STOPPED:
         set_status(connection, ExperimentStatus.STOPPING, now_ms)
 
@@ -109,14 +109,14 @@ def set_owner(connection: sqlite3.Connection, owner: str) -> None:
 
 
 def set_endpoint(connection: sqlite3.Connection, endpoint: Endpoint | None) -> None:
-    """Stores the endpoint, so that a daemon that has lost its index finds the port again."""
+    """Stores the endpoint, so that a daemon without an index restores the port."""
     columns = (None, None) if endpoint is None else (endpoint.port, endpoint.prefix)
     connection.execute("UPDATE experiment SET view_port = ?, view_prefix = ?", columns)
 
 
 def set_status(connection: sqlite3.Connection, status: ExperimentStatus, now_ms: int, error: str = "") -> None:
-    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now. A stop of
-    one that is DONE is noted in `ended_as`."""
+    """Sets `ended_ms` on DONE, ERROR and STOPPED, clears it on active statuses, and counts time up to now. A stop of a
+    DONE experiment is noted in `ended_as`."""
     count_time(connection, now_ms)
     connection.execute(
         "UPDATE experiment SET status = :status, error = :error, ended_as = CASE WHEN :status NOT IN"
@@ -136,8 +136,8 @@ def set_ended_as(connection: sqlite3.Connection, ended_as: str) -> None:
 
 
 def set_hold(connection: sqlite3.Connection, hold: Hold | None, now_ms: int | None = None) -> None:
-    """Stores the hold, or clears it. `now_ms`: count time up to then. A tuner's sentence may hold text that is not
-    UTF-8, which is escaped."""
+    """Stores the hold, or clears it. `now_ms`: count time up to then. Invalid UTF-8 in a tuner's sentence is
+    escaped."""
     if now_ms is not None:
         count_time(connection, now_ms)
     values = (hold.code, spelled(hold.sentence), spelled(hold.details)) if hold else ("", "", "")

@@ -9,7 +9,7 @@ from typing import Any
 
 from nni_manager.store.experiment import learning_curves
 
-#: JSON object as the tuner process takes it.
+#: JSON object in the form of the tuner process.
 Item = dict[str, Any]
 
 _ITEM = "id, parameter_id, record, status, final_data, end_order"
@@ -25,7 +25,7 @@ def ended(connection: sqlite3.Connection, *, after: int, until: int | None = Non
 
 
 def unfinished(connection: sqlite3.Connection, *, until: int) -> list[Item]:
-    """Trials that had not ended by the end order `until`, in the order they were made; those that have ended since have
+    """Trials that had not ended by the end order `until`, in the order of creation; those that have ended since have
     their ``end_order``."""
     rows = connection.execute(
         f"SELECT {_ITEM} FROM trials WHERE end_order IS NULL OR end_order > ? ORDER BY sequence_id", (until,)
@@ -39,7 +39,7 @@ def imported(connection: sqlite3.Connection) -> list[list[Item]]:
 
 
 def results(connection: sqlite3.Connection) -> list[Item]:
-    """``parameter`` and ``value`` of trials that succeeded with a final result, in the order of their ends."""
+    """``parameter`` and ``value`` of succeeded trials with a final result, in the order of their ends."""
     rows = connection.execute(
         "SELECT record, final_data FROM trials WHERE status = 'SUCCEEDED' AND final_data IS NOT NULL ORDER BY end_order"
     )
@@ -47,8 +47,8 @@ def results(connection: sqlite3.Connection) -> list[Item]:
 
 
 def intermediates(connection: sqlite3.Connection, trial_id: str) -> Item:
-    """The current attempt's intermediate results: `values`, in order; `steps` of these, where some were reported with
-    one, and `earlier`, [[step, value]] of the attempts that it continues."""
+    """The current attempt's intermediate results: `values`, in order; their `steps`, if some were reported with one,
+    and `earlier`, [[step, value]] of the attempts that it continues."""
     rows = connection.execute(
         "SELECT m.data, coalesce(m.step, m.sequence), m.step IS NOT NULL FROM metrics m JOIN trials t"
         " ON t.id = m.trial_id AND t.attempt = m.attempt"

@@ -29,7 +29,7 @@ def intend(connection: sqlite3.Connection, attempt: Attempt) -> None:
 
 
 def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
-    """The platform accepted the job."""
+    """Notes that the platform accepted the job."""
     connection.execute(
         "UPDATE attempts SET handle = ?, state = CASE WHEN state = 'INTENT' THEN 'PENDING' ELSE state END"
         " WHERE job_name = ? AND closed = 0",
@@ -39,7 +39,7 @@ def set_handle(connection: sqlite3.Connection, handle: JobHandle) -> None:
         connection.execute("UPDATE attempts SET link = ? WHERE job_name = ?", (handle.link, handle.job_name))
 
 
-#: Ends the unreachable time of a job at `:now_ms`; it is kept as an interruption, up to 100 of them.
+#: Ends the unreachable time of a job at `:now_ms`; it is stored as an interruption, up to 100 of them.
 BACK_AGAIN = """
     interruptions = CASE WHEN unreachable_ms IS NULL OR json_array_length(interruptions) >= 100 THEN interruptions
         ELSE json_insert(interruptions, '$[#]',
@@ -48,7 +48,7 @@ BACK_AGAIN = """
 """
 
 
-#: Whether an attempt has reported anything, which shows that its job ran.
+#: Whether an attempt has reported anything, which proves that its job ran.
 _HAS_REPORTED = (
     "(runner_exit IS NOT NULL OR EXISTS (SELECT 1 FROM outboxes o WHERE o.trial_id = attempts.trial_id"
     " AND o.attempt = attempts.number AND o.offset > 0))"
@@ -111,8 +111,8 @@ def mark_lost(connection: sqlite3.Connection, trial_id: str, number: int, messag
     )
 
 
-#: Whether an attempt is missed: given up as its job was unreachable, while its trial is open. Its results may still
-#: count.
+#: Whether an attempt is missed: given up because its job was unreachable, while its trial is open. Its results may
+#: still count.
 MISSED = (
     f"closed = 1 AND forgotten = 0 AND given_up = '{PLATFORM}' AND unreachable_ms IS NOT NULL AND handle IS NOT NULL"
     " AND EXISTS (SELECT 1 FROM trials t WHERE t.id = attempts.trial_id"
@@ -134,7 +134,7 @@ def handle(
 
 
 def set_forgotten(connection: sqlite3.Connection, job_name: str) -> None:
-    """Marks the job as forgotten by its training service. An end that was not observed becomes CANCELLED, and its trial
+    """Marks the job as forgotten by its training service. An unobserved end becomes CANCELLED, and its trial's message
     no longer says that the job may run."""
     connection.execute(
         "UPDATE attempts SET forgotten = 1,"

@@ -1,8 +1,8 @@
 """Learning curves: the intermediate results of a trial by step.
 
-The step of a result is what was reported with it, else its number in the attempt. Where the current attempt reports
-steps, the curve begins with those of earlier attempts that lie below its first one: it continues them from a
-checkpoint. Of two results with one step the later one counts.
+The step of a result is the reported one, or its number in the attempt. If the current attempt reports steps, the curve
+begins with results of earlier attempts below its first step: it continues them from a checkpoint. Of two results with
+the same step the later one counts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Point(NamedTuple):
     step: int
     attempt: int
     stored_ms: int
-    #: Its number; None: it has none, or is NaN.
+    #: Its number; None: NaN, or not a number.
     value: float | None
     #: JSON as reported.
     data: str
 
 
 def with_steps(connection: sqlite3.Connection, trial_ids: Collection[str]) -> list[str]:
-    """The trials that reported steps, among these; usually none."""
+    """The trials among these that reported steps; usually none."""
     rows = connection.execute(
         "SELECT DISTINCT trial_id FROM metrics INDEXED BY metrics_with_step"
         " WHERE step IS NOT NULL AND trial_id IN (SELECT value FROM json_each(?))",

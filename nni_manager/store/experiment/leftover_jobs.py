@@ -16,7 +16,7 @@ class LeftoverJobs:
     experiment_id: str
     service: str
     platform: str
-    #: `Platform.connection_key`: the next experiment connected there ends them.
+    #: `Platform.connection_key`: the next experiment that connects there ends them.
     connection: str
     #: The service's section; secrets are references.
     section: Mapping[str, Any]
@@ -27,7 +27,7 @@ class LeftoverJobs:
     #: Why they could not be ended.
     sentence: str
     noted_ms: int
-    #: How many jobs may run; the others only left files. None: not known.
+    #: Number of jobs that may run; the others only left files. None: unknown.
     may_run: int | None = None
     #: See `platform_kit.contract.Host`.
     storage_key: str = ""

@@ -21,20 +21,20 @@ class OutboxPart:
     job_name: str
     #: Path below the attempt's folder.
     outbox: str
-    #: In the present file of that outbox.
+    #: Offsets in the present file of that outbox.
     start: int
     end: int
-    #: Lines in this stretch, broken ones included.
+    #: Number of lines in this chunk, including broken ones.
     lines: int
-    #: Numbers are relative to the stretch: 0 is its first line.
+    #: Numbers are relative to the chunk: 0 is its first line.
     metrics: Sequence[Metric]
     #: Id of the container that wrote the lines; empty: unknown.
     container: str = ""
-    #: Sentence about results that could not be read, shown with the trial; else empty.
+    #: Sentence about unreadable results, shown with the trial; otherwise empty.
     doubt: str = ""
     #: Exit report of the job's runner that came with the lines, JSON; valid once they are stored. Empty: none.
     runner_exit: str = ""
-    #: Bytes of all outboxes of an attempt from which on intermediate results are dropped; 0: unlimited.
+    #: Size of all outboxes of an attempt in bytes above which intermediate results are dropped; 0: unlimited.
     most_bytes: int = 0
 
 
@@ -43,7 +43,7 @@ class Stored(Enum):
 
     #: Written; its lines are acknowledged.
     NEW = "new"
-    #: Known already; nothing written.
+    #: A repeat; nothing written.
     REPEAT = "repeat"
     #: Earlier lines are missing; send again from the stored offset.
     GAP = "gap"
@@ -62,9 +62,9 @@ class Receipt:
     may_complete: bool = False
     #: Why results of the trial may be missing; only in the first receipt that shows it.
     doubt: str = ""
-    #: Bytes stored of the outbox; 0 for a fenced chunk.
+    #: Stored bytes of the outbox; 0 for a fenced chunk.
     offset: int = 0
-    #: The first further final results of the experiment are among the lines.
+    #: The lines contain the first further final results of the experiment.
     has_first_further_final: bool = False
 
 
@@ -72,8 +72,8 @@ class Receipt:
 _DOUBT_CHARACTERS = 1000
 #: Doubt about an outbox that was truncated or replaced.
 _REPLACED = (
-    "{} became shorter or another file while it was read: what had been read of it is kept, what it holds now counts as"
-    " new, and results between the two may be missing; append to it, with >> in a shell"
+    "{} became shorter or was replaced while it was read: results read earlier are kept, its present lines count as"
+    " new, and results in between may be missing; append to it, with >> in a shell"
 )
 #: Doubt about an attempt that reported more than `OutboxPart.most_bytes`.
 _TOO_MUCH = (
@@ -117,9 +117,9 @@ def store(connection: sqlite3.Connection, chunk: OutboxPart, now_ms: int) -> Rec
 def _within_limit(
     connection: sqlite3.Connection, attempt: tuple[str, int], chunk: OutboxPart
 ) -> tuple[OutboxPart, str]:
-    """The chunk without what is beyond `most_bytes`, and a doubt for the first one that loses results.
+    """The chunk without lines beyond `most_bytes`, and a doubt for the first one that loses results.
 
-    Beyond it only the attempt's first final result is kept, which has at most `protocol.MAX_RECORD` bytes.
+    Beyond it only the attempt's first final result is kept, of at most `protocol.MAX_RECORD` bytes.
     """
     if not chunk.most_bytes or not chunk.metrics:
         return chunk, ""
@@ -139,7 +139,7 @@ def _within_limit(
 
 
 def _add_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> None:
-    """Each sentence once, and up to a total length."""
+    """Adds each sentence once, up to a total length."""
     connection.execute(
         "UPDATE attempts SET doubt = CASE doubt WHEN '' THEN :doubt ELSE doubt || '; ' || :doubt END"
         " WHERE job_name = :job_name AND instr(doubt, :doubt) = 0 AND length(doubt) < :longest",
@@ -155,7 +155,7 @@ class _Sender(NamedTuple):
     epoch: int
     #: Its runner has reported the command's exit.
     may_complete: bool
-    #: It was given up as its job was unreachable, and has not been revived.
+    #: It was given up because its job was unreachable, and has not been revived.
     is_missed: bool = False
 
 
@@ -177,7 +177,7 @@ class _Outbox(NamedTuple):
     """An outbox file as the attempt's newest container writes it."""
 
     id: int
-    #: Bytes stored.
+    #: Number of stored bytes.
     offset: int
     #: Numbers of its first line, and of the next one.
     first: int
@@ -185,12 +185,12 @@ class _Outbox(NamedTuple):
     is_new: bool = False
 
 
-#: Of which nothing was stored.
+#: A new outbox.
 _NEW_OUTBOX = _Outbox(id=0, offset=0, first=0, next=0, is_new=True)
 
 
 def _moved(connection: sqlite3.Connection, attempt: tuple[str, int], outbox: _Outbox, chunk: OutboxPart) -> _Outbox:
-    """The outbox with its row, whose offset is the end of the chunk now."""
+    """The outbox with its row, whose offset is now the end of the chunk."""
     if not outbox.is_new:
         update = "UPDATE outboxes SET offset = base + ?, lines = lines + ? WHERE id = ?"
         connection.execute(update, (chunk.end, chunk.lines, outbox.id))
@@ -210,7 +210,7 @@ def _known_outbox(connection: sqlite3.Connection, attempt: tuple[str, int], name
 
 
 def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: str) -> list[_Outbox]:
-    """The outboxes that this one replaced, the last first: for ``a/3``, ``a/2`` and ``a``. Usually empty."""
+    """The outboxes that this one replaced, latest first: for ``a/3``, ``a/2`` and ``a``. Usually empty."""
     found: list[_Outbox] = []
     for earlier in earlier_names(name):
         known = _known_outbox(connection, attempt, earlier)
@@ -223,7 +223,7 @@ def _replaced(connection: sqlite3.Connection, attempt: tuple[str, int], name: st
 def _without_repeats(
     connection: sqlite3.Connection, before: Sequence[_Outbox], outbox: _Outbox, metrics: Sequence[Metric]
 ) -> Sequence[Metric]:
-    """The metrics without the leading ones that the replaced files also began with, which are stored already."""
+    """The metrics without leading ones that were also in the replaced files, and so are stored already."""
     query = "SELECT 1 FROM metrics WHERE outbox = ? AND number >= ? LIMIT 1"
     if connection.execute(query, (outbox.id, outbox.first)).fetchone():
         return metrics
@@ -237,14 +237,14 @@ def _without_repeats(
             {"first": earlier.first, "outbox": earlier.id, "limit": limit},
         ).fetchall()
         known |= {line: (type_, data) for line, type_, data in rows}
-        limit = rows[0][0] if rows else limit  # the lines before it are in an earlier file
+        limit = rows[0][0] if rows else limit  # earlier lines are in an earlier file
     line = outbox.next - outbox.first
     repeats = itertools.takewhile(lambda m: known.get(line + m.number) == (m.type, m.data), metrics)
     return metrics[len(list(repeats)) :]
 
 
 class _Taken(NamedTuple):
-    """What was inserted for a trial's current attempt."""
+    """The inserted metrics of a trial's current attempt."""
 
     has_intermediates: bool = False
     has_first_further_final: bool = False
@@ -274,10 +274,10 @@ def _take(connection: sqlite3.Connection, chunk: OutboxPart, attempt: _Sender, o
 
 
 def _take_finals(connection: sqlite3.Connection, finals: Sequence[Metric], attempt: _Sender) -> bool:
-    """The first final result of the attempt counts; the further ones are counted.
+    """The first final result of the attempt counts; further ones are only counted.
 
-    Returns whether they are the first further ones of the experiment. A container that was started again reports its
-    final result again, which is not a further one.
+    Returns whether they are the first further ones of the experiment. A restarted container reports its final result
+    again, which is not a further one.
     """
     is_first = connection.execute(
         "UPDATE trials SET final_data = ?, final_value = ? WHERE id = ? AND final_data IS NULL",

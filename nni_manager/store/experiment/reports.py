@@ -1,4 +1,4 @@
-"""What training services say of jobs, as it is stored with their attempts."""
+"""Reports of training services on jobs, stored with their attempts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def set_report(
     """Stores an observation. Final states stay, RUNNING does not become PENDING again, and UNKNOWN only sets whether
     the job is unreachable. `apart_ms`: wall clock minus steady clock, for its times.
 
-    A closed attempt only takes its end, where the runner's exit decided before the platform reported it. Returns
-    whether link, place or unreachability changed.
+    A closed attempt only accepts its end, if the runner's exit closed it before the platform's report. Returns whether
+    link, place or unreachability changed.
     """
     before = connection.execute(f"SELECT {_SHOWN} FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
@@ -30,7 +30,7 @@ def set_report(
     return after is not None and after != before
 
 
-#: What a report may change of a job besides its state.
+#: Columns of a job, besides its state, that a report may change.
 _SHOWN = "link, place, unreachable"
 _Shown = tuple[str, str, str]
 #: Start and end, in milliseconds since the epoch.
@@ -40,7 +40,7 @@ _Moments = tuple[int | None, int | None]
 def _set_seen(
     connection: sqlite3.Connection, job_name: str, report: Observation, moments: _Moments, now_ms: int
 ) -> _Shown | None:
-    """Returns what is shown of the job now; None: the observation was not stored."""
+    """Returns the displayed columns of the job; None: the observation was not stored."""
     wait = report.wait
     started_ms, ended_ms = moments
     cursor = connection.execute(
@@ -104,7 +104,7 @@ def _hear_again(
 
 def _set_reach(connection: sqlite3.Connection, job_name: str, report: Observation, now_ms: int) -> _Shown | None:
     """Stores since when a job is unreachable, which a restart of the daemon does not reset; or that it is reachable.
-    Returns what is shown of the job now; None: nothing was stored."""
+    Returns the displayed columns of the job; None: nothing was stored."""
     gone = "unreachable_ms = coalesce(unreachable_ms, :now_ms), unreachable = :sentence"
     cursor = connection.execute(
         f"UPDATE attempts SET {gone if report.unreachable else BACK_AGAIN}"

@@ -12,7 +12,7 @@ from nni_manager.domain.evidence import with_possible_times
 from nni_manager.store.experiment import jobs
 from trial_runner.wire.outbox_files import file_of, newest_name
 
-#: Most container ids kept per attempt.
+#: Maximum number of container ids stored per attempt.
 _MOST_CONTAINERS = 100
 
 
@@ -27,7 +27,7 @@ class RunnerSide:
     must_stop: bool
     #: Empty until the runner's first post.
     runner_version: str
-    #: When its intent was stored, in milliseconds since the epoch: no event of it is earlier.
+    #: When its intent was stored, in milliseconds since the epoch: all its events are later.
     intended_ms: int
     #: The training service of its job.
     service: str
@@ -35,7 +35,7 @@ class RunnerSide:
     container: str = ""
     #: The attempt is closed: only logs are accepted.
     is_decided: bool = False
-    #: Outbox → bytes stored.
+    #: Outbox → number of stored bytes.
     outboxes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -94,10 +94,10 @@ def register(
     container: str = "",
     outboxes: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Stores a runner's first post; returns the bytes stored per outbox. Raises AttemptDecided for a container that a
+    """Stores a runner's first post; returns the stored bytes per outbox. Raises AttemptDecided for a container that a
     newer one has replaced.
 
-    `outboxes`: bytes per outbox that the container found at its start; None: unknown.
+    `outboxes`: size of each outbox at the container's start, in bytes; None: unknown.
     """
     if container:
         _take_over(connection, job_name, container, outboxes)
@@ -111,7 +111,7 @@ def register(
 def _take_over(
     connection: sqlite3.Connection, job_name: str, container: str, outboxes: Mapping[str, int] | None
 ) -> None:
-    """Makes this container the current one, and voids the exit report of an earlier one."""
+    """Makes this container the current one, and discards the exit report of an earlier one."""
     row = connection.execute(
         "SELECT containers FROM attempts WHERE job_name = ? AND closed = 0", (job_name,)
     ).fetchone()
@@ -129,7 +129,7 @@ def _take_over(
 
 
 #: The error for a container that a newer one has replaced.
-SUPERSEDED = "a newer container of this attempt has registered; nothing more is taken from this one"
+SUPERSEDED = "a newer container of this attempt has registered; no more reports of this one are accepted"
 
 
 def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[str, int]) -> None:
@@ -169,6 +169,6 @@ def set_exit(connection: sqlite3.Connection, job_name: str, runner_exit: str, no
 
 
 def missing(connection: sqlite3.Connection, job_name: str, outboxes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Outbox → (bytes stored, bytes written), where fewer are stored than the runner reports."""
+    """Outbox → (bytes stored, bytes written), if fewer are stored than the runner reports."""
     stored = jobs.offsets(connection, job_name)
     return {name: (stored.get(name, 0), size) for name, size in outboxes.items() if stored.get(name, 0) < size}

@@ -21,7 +21,7 @@ class ServiceRow(NamedTuple):
 
 
 def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
-    """The services by name; a folder that NNI made has none."""
+    """The services by name; a folder that NNI created has none."""
     rows = connection.execute(
         "SELECT name, hold_code, hold_sentence, hold_details, settings, removed FROM services ORDER BY name"
     )
@@ -29,7 +29,7 @@ def load(connection: sqlite3.Connection) -> dict[str, ServiceRow]:
 
 
 def holds(connection: sqlite3.Connection) -> dict[str, Hold | None]:
-    """Service → its hold: what a turn asks for, without the settings."""
+    """Service → its hold: what a turn needs, without the settings."""
     rows = connection.execute("SELECT name, hold_code, hold_sentence, hold_details FROM services")
     return {name: _hold(*hold) for name, *hold in rows}
 
@@ -49,7 +49,7 @@ def remove_others(connection: sqlite3.Connection, names: Collection[str]) -> Non
 
 
 def put(connection: sqlite3.Connection, name: str, settings: Mapping[str, Any]) -> None:
-    """Adds or updates a service, which is not removed; its hold stays."""
+    """Adds or updates a service and marks it as not removed; its hold stays."""
     connection.execute(
         "INSERT INTO services (name, settings, removed) VALUES (?, ?, 0)"
         " ON CONFLICT (name) DO UPDATE SET settings = excluded.settings, removed = 0",

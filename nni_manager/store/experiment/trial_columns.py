@@ -1,6 +1,6 @@
-"""Trials as columns, for the process that answers questions about them: only what may have changed is read again.
+"""Trials as columns, for the process that answers questions about them: only rows that may have changed are read again.
 
-Rows are plain tuples in the order of the names that each function says.
+Rows are plain tuples, in the order of the names in each docstring.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS = (
     "final_object",
     "words",
 )
-#: What a trial's ``words`` are, a list in JSON; most trials have None, as all of it is empty: a column less each.
+#: A trial's ``words``, a JSON list; None for most trials, as all of it is empty.
 WORDS = ("failure_key", "reason", "message", "last_words", "wait_sentence")
 _HAS_WORDS = " OR ".join(f"{name} <> ''" for name in WORDS)
 _SELECT = (
@@ -43,7 +43,7 @@ _SELECT = (
 
 
 class Head(NamedTuple):
-    """What identifies an experiment's content, and how far it has come."""
+    """The identity of an experiment's content, and its progress."""
 
     created_ms: int
     #: JSON, as stored; secrets included: never log it.
@@ -67,9 +67,9 @@ def all_trials(connection: sqlite3.Connection) -> sqlite3.Cursor:
 
 
 def changed(connection: sqlite3.Connection, ended: int) -> sqlite3.Cursor:
-    """Open trials, and those with an end order above `ended`, as `COLUMNS`. A trial that is opened again by a resume is
-    open, or ends with a later order."""
-    # the plus keeps SQLite from going through all trials in the order of that column's index
+    """Open trials, and those with an end order above `ended`, as `COLUMNS`. A trial reopened by a resume is open, or
+    ends with a later order."""
+    # the plus keeps SQLite from scanning all trials in the order of that column's index
     query = f"{_SELECT} WHERE status IN ({_OPEN}) OR end_order > ? ORDER BY +sequence_id"
     return connection.execute(query, (ended,))
 
@@ -92,13 +92,13 @@ def all_attempts(connection: sqlite3.Connection) -> list[Row]:
 
 
 def attempts_of(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Row]:
-    """The same of the attempts of some trials."""
+    """The same for the attempts of some trials."""
     query = f"{_ATTEMPTS} WHERE a.trial_id IN (SELECT value FROM json_each(?))"
     return connection.execute(query, (json.dumps(list(ids)),)).fetchall()
 
 
 def described(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Trial id → the trial as the API's list has it."""
+    """Trial id → the trial as in the API's list."""
     query = f"SELECT {TRIAL} FROM {TRIALS} WHERE t.id IN (SELECT value FROM json_each(?))"
     found = (json.loads(text) for (text,) in connection.execute(query, (json.dumps(list(ids)),)))
     return {trial["id"]: trial for trial in found}
@@ -118,7 +118,7 @@ def intermediates(connection: sqlite3.Connection, id: str) -> list[Row]:
 
 def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, data: bool) -> list[Row]:
     """(number of the trial, step, stored ms, value or None) of the learning curves of some trials, by trial and step.
-    `data`: the result as reported in place of its value."""
+    `data`: the reported result instead of its value."""
     query = (
         f"SELECT t.sequence_id, m.sequence, m.stored_ms, {'m.data' if data else 'm.value'} FROM trials t JOIN metrics m"
         " ON m.trial_id = t.id AND m.attempt = t.attempt"
@@ -141,7 +141,7 @@ def intermediates_of(connection: sqlite3.Connection, numbers: Sequence[int], *, 
 
 
 def _with_steps(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, int]:
-    """Id → number of those of the trials that reported steps."""
+    """Id → number, for those of the trials that reported steps."""
     if (
         connection.execute("SELECT 1 FROM metrics INDEXED BY metrics_with_step WHERE step IS NOT NULL").fetchone()
         is None
@@ -153,7 +153,7 @@ def _with_steps(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[
 
 
 def failure_evidence(connection: sqlite3.Connection, id: str) -> Row | None:
-    """(attempt, cause, exit code, signal, line of stderr that tells why) of a trial's current attempt; None: none."""
+    """(attempt, cause, exit code, signal, stderr line with the cause) of a trial's current attempt; None: none."""
     query = (
         "SELECT a.number, a.cause, a.exit_code, a.signal, t.last_words FROM attempts a JOIN trials t"
         " ON t.id = a.trial_id AND a.number = t.attempt WHERE t.id = ?"

@@ -1,4 +1,4 @@
-"""Short reads about trials, for pages and metrics, beside the API's answers: by number, last ends, counts by status."""
+"""Short reads about trials, for pages and metrics, in addition to the API's answers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def neighbours(connection: sqlite3.Connection, number: int) -> tuple[int | None,
 
 
 def repetitions(connection: sqlite3.Connection, id: str) -> list[int]:
-    """The numbers of the trials that repeat this one, oldest first; a hundred at most."""
+    """The numbers of at most 100 trials that repeat this one, oldest first."""
     rows = connection.execute("SELECT sequence_id FROM trials WHERE repeats = ? ORDER BY sequence_id LIMIT 100", (id,))
     return [number for (number,) in rows]
 
 
 def number_of(connection: sqlite3.Connection, id: str) -> int | None:
-    """The number of a trial; None: there is no such trial."""
+    """The number of a trial; None: it does not exist."""
     row = connection.execute("SELECT sequence_id FROM trials WHERE id = ?", (id,)).fetchone()
     return row and int(row[0])
 
 
 def of_numbers(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[dict[str, Any]]:
-    """The trials with these numbers as the API answers them, in the order of the numbers; unknown ones are left out."""
+    """The trials with these numbers in the API's form, in the order of the numbers; unknown ones are omitted."""
     query = "SELECT sequence_id, id FROM trials WHERE sequence_id IN (SELECT value FROM json_each(?))"
     ids = dict(connection.execute(query, (json.dumps(list(numbers)),)).fetchall())
     return [json.loads(answers.trial(connection, ids[number])) for number in numbers if number in ids]
@@ -53,22 +53,23 @@ def of_numbers(connection: sqlite3.Connection, numbers: Sequence[int]) -> list[d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    #: Number of trials that wait.
+    #: Number of waiting trials.
     trials: int
-    #: What most of them wait for; empty: none waits.
+    #: The most frequent wait reason; empty: none waits.
     sentence: str
-    #: Number of those that wait for that.
+    #: Number of trials with that reason.
     alike: int
 
 
 def ends(connection: sqlite3.Connection, limit: int) -> list[int]:
-    """Times at which trials ended in ms since the epoch, the last ones first."""
+    """Times at which trials ended in ms since the epoch, latest first."""
     query = "SELECT ended_ms FROM trials WHERE end_order IS NOT NULL ORDER BY end_order DESC LIMIT ?"
     return [ms for (ms,) in connection.execute(query, (limit,)) if ms is not None]
 
 
 def changed_ms(connection: sqlite3.Connection) -> int | None:
-    """The latest time at which a trial was made, started or ended, in ms since the epoch; None: there is no trial."""
+    """The latest time at which a trial was created, started or ended, in ms since the epoch; None: there is no
+    trial."""
     query = (
         "SELECT max(ms) FROM (SELECT * FROM (SELECT created_ms AS ms FROM trials ORDER BY sequence_id DESC LIMIT 1)"
         " UNION ALL SELECT max(started_ms) FROM trials WHERE status IN ('RUNNING', 'UNKNOWN') UNION ALL SELECT * FROM"
@@ -79,7 +80,7 @@ def changed_ms(connection: sqlite3.Connection) -> int | None:
 
 
 def waiting(connection: sqlite3.Connection) -> Waiting:
-    """The trials that wait, and the commonest reason."""
+    """The waiting trials, and the most frequent reason."""
     query = (
         "SELECT count(*), wait_sentence FROM trials WHERE status = 'WAITING' GROUP BY wait_code, wait_sentence"
         " ORDER BY count(*) DESC, wait_sentence"
@@ -100,18 +101,18 @@ class TrialTally:
     told: int = 0
     ended: Mapping[str, int] = field(default_factory=dict)
     unended: Mapping[str, int] = field(default_factory=dict)
-    #: Code of the recorded hold; empty without one.
+    #: Code of the recorded hold; empty: none.
     hold: str = ""
 
     @property
     def by_status(self) -> dict[str, int]:
-        """Trials by status, with 0 for statuses without any."""
+        """Trials by status, including zeros."""
         return {status.value: self.ended.get(status, 0) + self.unended.get(status, 0) for status in TrialStatus}
 
 
 def tally(connection: sqlite3.Connection, before: TrialTally) -> TrialTally:
-    """`before`: the last tally since the experiment was opened (a resume, which undoes ends, needs it closed). Reads
-    one consistent state."""
+    """`before`: the last tally since the experiment was opened (a resume, which undoes ends, requires closing it
+    first). Reads one consistent state."""
     connection.execute("BEGIN")
     try:
         rows = connection.execute(

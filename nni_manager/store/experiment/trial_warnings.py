@@ -1,4 +1,4 @@
-"""Warnings about what the trials of an experiment did; a few indexed reads, as each description has them."""
+"""Warnings about the trials of an experiment; a few indexed reads, as each description includes them."""
 
 from __future__ import annotations
 

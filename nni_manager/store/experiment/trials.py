@@ -1,4 +1,4 @@
-"""Trials as rows, and the checkpoints of those that ended well, where not all are kept: noted until they are removed.
+"""Trials as rows, and the checkpoints of succeeded trials: noted until they are removed, if not all are kept.
 
 Only the scheduler calls the functions that change them.
 """
@@ -63,7 +63,7 @@ def _open_trial(row: tuple[Any, ...]) -> OpenTrial:
 
 
 def status(connection: sqlite3.Connection, id: str) -> TrialStatus | None:
-    """The status of a trial; None: it is unknown."""
+    """The status of a trial; None: unknown trial."""
     row = connection.execute("SELECT status FROM trials WHERE id = ?", (id,)).fetchone()
     return None if row is None else TrialStatus(row[0])
 
@@ -100,7 +100,7 @@ def add(
     continues: str = "",
 ) -> int:
     """Adds a WAITING trial; returns its sequence id. `record`: the parameter record that the trial reads, JSON;
-    `repeats`: id of the trial that it repeats; `continues`: of the one whose checkpoint it begins with."""
+    `repeats`: id of the trial that it repeats; `continues`: id of the trial whose checkpoint it begins with."""
     (sequence_id,) = connection.execute(
         "UPDATE experiment SET next_sequence_id = next_sequence_id + 1, next_parameter_id ="
         " max(next_parameter_id, coalesce(?, -1) + 1) RETURNING next_sequence_id - 1",
@@ -136,7 +136,7 @@ def set_unknown(connection: sqlite3.Connection, id: str, message: str) -> None:
 
 
 def request_stop_elsewhere(connection: sqlite3.Connection, services: Collection[str], by: StopRequest) -> None:
-    """Requests the stop of all open trials that have an attempt on another service than these."""
+    """Requests the stop of all open trials with an attempt on a service that is not among these."""
     query = (
         "SELECT t.id, a.service FROM trials t JOIN attempts a ON a.trial_id = t.id AND a.number = t.attempt"
         " WHERE t.status IN ('WAITING', 'RUNNING', 'UNKNOWN') AND a.closed = 0"
@@ -170,8 +170,8 @@ def finish(
 ) -> None:
     """Ends the trial; only a resume after a stop reopens it.
 
-    `started_ms`: its start, where the stored one is not right; `last_words`: line of its stderr that tells why, if it
-    failed; `failure_key`: see `domain.trial`.
+    `started_ms`: its start, if the stored one is wrong; `last_words`: stderr line with the cause, if it failed;
+    `failure_key`: see `domain.trial`.
     """
     (order,) = connection.execute(
         "UPDATE experiment SET ended_trials = ended_trials + 1 RETURNING ended_trials"
@@ -279,11 +279,11 @@ def last_reported(connection: sqlite3.Connection) -> ReportedResult | None:
     return None if row is None else reported(connection, row[0])
 
 
-#: Most that one turn is told of: each removal brings the next turn.
+#: Maximum number per turn: each removal causes the next turn.
 _AT_A_TIME = 64
 
-#: A platform that has not forgotten a job may still have processes of it, which write. A trial that is to begin with a
-#: checkpoint has copied it before it ends.
+#: If a platform has not forgotten a job, its processes may still write. A trial that begins with a checkpoint has
+#: copied it before its own end.
 _NEEDLESS = """
 SELECT trial_id FROM checkpoints AS c
 WHERE trial_id NOT IN (SELECT value FROM json_each(:at_work))
@@ -300,7 +300,7 @@ LIMIT :most
 
 
 def note_checkpoint(connection: sqlite3.Connection, trial_id: str) -> None:
-    """Notes that a trial ended well and may have a checkpoint."""
+    """Notes that a trial succeeded and may have a checkpoint."""
     connection.execute("INSERT OR IGNORE INTO checkpoints (trial_id) VALUES (?)", (trial_id,))
 
 
@@ -317,8 +317,8 @@ def needless_checkpoints(
     at_work: Collection[str] = (),
     away: Collection[str] = (),
 ) -> Iterator[NeedlessCheckpoint]:
-    """Noted checkpoints that nothing needs. `kept`: number of the best trials whose checkpoints stay; `at_work`: trials
-    that are left out; `away`: training services that cannot be asked, whose trials are left out."""
+    """Noted checkpoints that are no longer needed. `kept`: number of the best trials whose checkpoints stay; `at_work`:
+    excluded trials; `away`: unreachable training services, whose trials are excluded."""
     values = {
         "kept": kept,
         "sign": 1 if maximize else -1,

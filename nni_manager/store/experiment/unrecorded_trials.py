@@ -1,6 +1,6 @@
-"""Trials with a folder and without a row: the database was restored from a copy that is older than they are.
+"""Trials with a folder but without a row: the database was restored from an older copy.
 
-Their numbers are not given away a second time, and they are named in a warning.
+Their numbers are not reused, and a warning names them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nni_manager.domain.ids import TRIAL_ID
 
 #: Folder of an attempt, or of a trial's checkpoints.
 _FOLDER = re.compile(rf"({TRIAL_ID.pattern})(?:-\w+)?")
-#: Most ids that the warning names.
+#: Maximum number of ids in the warning.
 _NAMED = 10
 
 
 def note(connection: sqlite3.Connection, trials: Path) -> tuple[str, ...]:
-    """Stores the trials that have only a folder, and skips their numbers. Returns the ids that are new. Blocks."""
+    """Stores the trials that have only a folder, and skips their numbers. Returns the new ids. Blocks."""
     rows = connection.execute("SELECT id FROM trials UNION ALL SELECT id FROM unrecorded_trials")
     new = sorted(_ids_on_disk(trials) - {id_ for (id_,) in rows})
     if new:
@@ -42,13 +42,13 @@ def _ids_on_disk(trials: Path) -> set[str]:
 
 
 def warnings(connection: sqlite3.Connection) -> Iterator[ExperimentWarning]:
-    """The warning that names them; none where there are none."""
+    """The warning that names them; None: there are none."""
     ids = [id_ for (id_,) in connection.execute("SELECT id FROM unrecorded_trials ORDER BY id")]
     if ids:
         more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
         message = (
             f"the database is older than {len(ids)} of its trials: {', '.join(ids[:_NAMED])}{more}. Their results"
-            " are not counted; what they wrote is in their folders below trials. Restore a newer copy of the"
-            " database, if there is one"
+            " are not counted; their files are in their folders below trials. Restore a newer copy of the"
+            " database, if you have one"
         )
         yield ExperimentWarning(code="UNRECORDED_TRIALS", message=message)

@@ -1,7 +1,7 @@
-"""The best results of an experiment: how they came about, in few numbers, and the Pareto set of one with objectives.
+"""The best results of an experiment: their course, in few numbers, and the Pareto set of one with objectives.
 
-Open experiments are asked for at every change of a list, several times a second. What is known of the trials that have
-ended is therefore kept in memory, for the experiments that were asked for last, and only later ends are read.
+Open experiments are queried at every change of a list, several times a second. So the data of ended trials is cached in
+memory, for the most recently queried experiments, and only later ends are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from nni_manager.domain.objectives import Goals, Worth, extended_set
 from nni_manager.store import stored_config
 
-#: Most numbers of a course.
+#: Maximum number of values in a course.
 MOST_STEPS = 40
 _WITH_NUMBER = "status = 'SUCCEEDED' AND final_value IS NOT NULL AND abs(final_value) < 9e999"
 
@@ -25,11 +25,11 @@ _WITH_NUMBER = "status = 'SUCCEEDED' AND final_value IS NOT NULL AND abs(final_v
 @dataclass(slots=True)
 class _KnownCourse:
     lock: threading.Lock = field(default_factory=threading.Lock)
-    #: The end order of the last result that was read, and the sum of those of all.
+    #: End order of the last result that was read, and the sum of all end orders.
     last: int = 0
     total: int = 0
     read: int = 0
-    #: Number of results that can be the best.
+    #: Number of comparable results.
     count: int = 0
     #: (number of the result, its value) of each that was better than all before.
     steps: list[tuple[int, float]] = field(default_factory=list)
@@ -42,7 +42,8 @@ class _KnownCourse:
 
 
 def load_course(connection: sqlite3.Connection, config: Mapping[str, Any], *, maximizes: bool) -> tuple[float, ...]:
-    """The best so far after each of at most `MOST_STEPS` equal shares of the finite results, by their ends.
+    """The best so far after each of at most `MOST_STEPS` equal shares of the finite results, in the order of their
+    ends.
 
     With an objective, results that violate a constraint do not count. With several, there is no course.
     """
@@ -63,7 +64,7 @@ def _known_course(path: str, maximizes: bool, goals: str) -> _KnownCourse:
 
 def _follow(connection: sqlite3.Connection, known: _KnownCourse, goals: Goals | None, *, maximizes: bool) -> None:
     which, column = (_WITH_NUMBER, "final_value") if goals is None else (_ENDED, "final_data")
-    # else one came late, or another database is there
+    # otherwise a late one was added, or the database was replaced
     if _past(connection, which, known.last) != (known.read, known.total):
         known.last, known.total, known.read, known.count, known.steps = 0, 0, 0, 0, []
     query = f"SELECT {column}, end_order FROM trials WHERE {which} AND end_order > ? ORDER BY end_order"
@@ -75,7 +76,7 @@ def _follow(connection: sqlite3.Connection, known: _KnownCourse, goals: Goals | 
 
 
 def _feasible_number(goals: Goals, final: str) -> float | None:
-    """The number of the one objective; None: the result violates a constraint, or lacks the number."""
+    """The number of the single objective; None: the result violates a constraint, or lacks the number."""
     worth = goals.judge(json.loads(final))
     return next(iter(goals.values(worth.losses).values())) if worth is not None and worth.is_feasible else None
 
@@ -91,7 +92,7 @@ def _sampled(known: _KnownCourse) -> tuple[float, ...]:
     return tuple(found)
 
 
-#: The most trials of a set that a description has; an export says of every trial whether it is in the set.
+#: Maximum number of a set's trials in a description; an export marks every trial of the set.
 MOST = 100
 _ENDED = "status = 'SUCCEEDED' AND final_data IS NOT NULL"
 
@@ -103,9 +104,9 @@ class ParetoTrial:
     trial_id: str
     #: Objective → its number in the final result.
     values: Mapping[str, float]
-    #: Whether it satisfies all constraints; when one does not, none of the set does.
+    #: Whether it satisfies all constraints; if one does not, none of the set does.
     is_feasible: bool
-    #: As the trial got them; NaN and infinity are null.
+    #: The trial's parameters; NaN and infinity become null.
     parameters: Any
 
 
@@ -118,7 +119,7 @@ class ParetoSet:
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the set satisfies the constraints; when it does not, no trial does."""
+        """Whether the set satisfies the constraints; if not, no trial does."""
         return all(trial.is_feasible for trial in self.trials[:1])
 
 
@@ -128,7 +129,7 @@ class _Known:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     goals: Goals | None = None
-    #: Number of these trials and the sum of their end orders: a change of the past shows in them.
+    #: Number of these trials and sum of their end orders: a change of the past changes them.
     past: tuple[int, int] = (0, 0)
     #: The last end order.
     last: int = 0
@@ -183,14 +184,14 @@ def _known(path: str) -> _Known:
 
 
 def _past(connection: sqlite3.Connection, which: str, until: int) -> tuple[int, int]:
-    """Number of results until that end order and the sum of their end orders: a change of the past shows there."""
+    """Number of results until that end order and sum of their end orders: a change of the past changes them."""
     query = f"SELECT count(*), coalesce(sum(end_order), 0) FROM trials WHERE {which} AND end_order <= ?"
     count, total = connection.execute(query, (until,)).fetchone()
     return count, total
 
 
 def _take(known: _Known, goals: Goals, rows: Sequence[tuple[str, str, int]]) -> None:
-    """`rows`: id, final result and end order of trials that ended later than those that are known."""
+    """`rows`: id, final result and end order of trials that ended later than the known ones."""
     if not rows:
         return
     worths = ((trial_id, goals.judge(json.loads(text))) for trial_id, text, _ in rows)

@@ -26,9 +26,9 @@ from nni_manager.store.nni import nni_folder
 
 log = logging.getLogger(__name__)
 
-#: The column of an experiment without labels.
+#: The column's value for an experiment without labels.
 _NO_LABELS = "{}"
-#: In the data directory.
+#: File name in the data directory.
 FILE = "index.sqlite"
 
 
@@ -42,30 +42,30 @@ class Entry:
     status: ExperimentStatus
     created_ms: int
     ended_ms: int | None
-    #: A daemon that starts must work on it.
+    #: A starting daemon must open it.
     is_open: bool
-    #: None: it has none. A starting daemon opens it again.
+    #: None: it has none. A starting daemon restores it.
     endpoint: Endpoint | None = None
     #: When it was last created, resumed or viewed; None: as `created_ms`.
     launched_ms: int | None = None
-    #: Results of a closed one that lists show, as `list_summary` writes them; empty: not known.
+    #: Displayed results of a closed experiment, from `list_summary`; empty: unknown.
     results: str = ""
     labels: Labels = field(default_factory=Labels)
     #: Its folder was found in the data directory; until it is resumed.
     is_found: bool = False
-    #: Why its database cannot be read: a sentence; empty: it can.
+    #: Why its database is unreadable: a sentence; empty: it is readable.
     note: str = ""
 
     @property
     def trouble(self) -> str:
-        """What is to be known of it before it is resumed: a sentence; empty: nothing."""
+        """What the user should know before resuming it: a sentence; empty: nothing."""
         if self.is_found and not self.note:
-            return f"found in {self.folder.path}, and not known before: `nnictl resume {self.id}` continues it"
+            return f"found in {self.folder.path}, not known before; continue it with `nnictl resume {self.id}`"
         return self.note
 
     @property
     def title(self) -> str:
-        """What it is called: its name, or its id without one that can be seen."""
+        """Its display name: its name, or its id if that is empty."""
         return self.name if self.name and is_visible(self.name) else self.id
 
 
@@ -157,7 +157,7 @@ def drop_leftover(connection: sqlite3.Connection, id: str) -> None:
 
 
 def leftovers(connection: sqlite3.Connection) -> list[tuple[str, Folder]]:
-    """(id, folder) of experiments that a killed daemon had begun to create or delete."""
+    """(id, folder) of experiments that a killed daemon had started to create or delete."""
     rows = connection.execute("SELECT id, folder FROM leftovers ORDER BY id")
     return [(id_, Folder(Path(str(folder)))) for id_, folder in rows]
 
@@ -171,7 +171,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
 
 
 def find(connection: sqlite3.Connection, id: str) -> Entry | None:
-    """The entry of an experiment; None: it is unknown."""
+    """The entry of an experiment; None: unknown."""
     query = f"SELECT {_COLUMNS} FROM experiments WHERE id = ?"
     row = connection.execute(query, (id,)).fetchone()
     return None if row is None else _entry(row)
@@ -184,7 +184,7 @@ def all_entries(connection: sqlite3.Connection) -> list[Entry]:
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Experiments by status, only those that occur."""
+    """Number of experiments by status, without zeros."""
     return dict(connection.execute("SELECT status, count(*) FROM experiments GROUP BY status").fetchall())
 
 
@@ -196,10 +196,10 @@ def statuses(connection: sqlite3.Connection) -> dict[str, ExperimentStatus]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An experiment's folder, as it was found on the disk."""
+    """An experiment's folder as found on the disk."""
 
     entry: Entry
-    #: The folder that its database names: another one after a move or a copy.
+    #: The folder in its database; it differs after a move or a copy.
     stored: Folder
     #: Identity of the data directory whose daemon opened it last; empty: unknown.
     owner: str = ""
@@ -208,15 +208,15 @@ class Found:
 
     @property
     def is_copy(self) -> bool:
-        """Whether the database names another folder that still holds a database."""
+        """Whether the database names another folder that still contains a database."""
         with suppress(OSError, StoreCorrupt):
             return self.stored.database.exists() and not os.path.samefile(self.stored.path, self.entry.folder.path)
         return False
 
 
 def find_folders(data_directory: Path) -> list[Entry]:
-    """An entry for every experiment folder in the data directory, unreadable ones included. Copies of folders that are
-    still there are closed: the original may be running."""
+    """An entry for every experiment folder in the data directory, including unreadable ones. A copy whose original
+    exists is closed, as the original may be running."""
     found = filter(None, map(find_folder, folders_in(data_directory)))
     return [_as_copy(one.entry, one.stored) if one.is_copy else one.entry for one in found]
 
@@ -228,7 +228,7 @@ def folders_in(data_directory: Path) -> list[Folder]:
 
 
 def find_folder(folder: Folder, *, with_results: bool = True) -> Found | None:
-    """The experiment in a folder, also where its database cannot be read; None: the folder holds no experiment."""
+    """The experiment in a folder, even if its database is unreadable; None: the folder contains no experiment."""
     try:
         return read_found(folder, with_results=with_results)
     except Exception as error:
@@ -239,8 +239,8 @@ def find_folder(folder: Folder, *, with_results: bool = True) -> Found | None:
 
 
 def holds_experiment(folder: Folder) -> bool:
-    """Whether removing the folder could lose something: it has trials, or a database that cannot be read. An
-    experiment whose creation was interrupted has neither."""
+    """Whether removing the folder could lose data: it has trials, or an unreadable database. An experiment whose
+    creation was interrupted has neither."""
     with suppress(FileNotFoundError, NotADirectoryError):
         with os.scandir(folder.trials) as trials:
             if any(trials):
@@ -259,7 +259,7 @@ def holds_experiment(folder: Folder) -> bool:
 
 
 def _unreadable(folder: Folder, why: str) -> Entry:
-    """The entry of an experiment whose database cannot be read."""
+    """The entry of an experiment with an unreadable database."""
     return Entry(
         id=folder.path.name,
         folder=folder,
@@ -274,26 +274,26 @@ def _unreadable(folder: Folder, why: str) -> Entry:
 
 
 def is_second_name(path: Path) -> bool:
-    """Whether this is NNI's ``_latest``, a link to the newest folder beside it."""
+    """Whether this is NNI's ``_latest``, a link to the newest folder next to it."""
     return path.is_symlink() and os.path.dirname(os.path.realpath(path)) == os.path.realpath(path.parent)
 
 
 def _as_copy(entry: Entry, original: Folder) -> Entry:
-    log.warning("%s is a copy of %s, and is listed as stopped", entry.folder.path, original.path)
+    log.warning("%s is a copy of %s and is listed as stopped", entry.folder.path, original.path)
     return replace(entry, status=ExperimentStatus.STOPPED, is_open=False, endpoint=None)
 
 
 def read_folder(folder: Folder) -> Entry:
-    """An entry made from the folder alone. Raises NotFound or StoreError."""
+    """An entry created from the folder alone. Raises NotFound or StoreError."""
     return read_found(folder).entry
 
 
-#: Schema from which on experiments name their owner.
+#: First schema in which experiments name their owner.
 _WITH_OWNER = 7
 
 
 def read_found(folder: Folder, *, with_results: bool = True) -> Found:
-    """The experiment in a folder. `with_results`: with those that lists show. Raises NotFound or StoreError."""
+    """The experiment in a folder. `with_results`: with the displayed results. Raises NotFound or StoreError."""
     folder.require_database()
     nni_folder.roll_back(folder.database)
     connection = connect_readonly(folder.database)
@@ -310,12 +310,12 @@ def read_found(folder: Folder, *, with_results: bool = True) -> Found:
     except sqlite3.DatabaseError as error:
         if "no such table" not in str(error):
             raise classified(folder.database, error) from error
-        connection.close()  # NNI's folder is opened in its own way
+        connection.close()  # NNI's folder is opened differently
         return Found(entry=_read_nni_folder(folder), stored=folder)
     finally:
         connection.close()
     if row is None:
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment; its creation was interrupted")
+        raise StoreCorrupt(f"the database {folder.database} contains no experiment; its creation was interrupted")
     id_, status, text, created, ended, port, prefix, stored, counted_ms, owner = row
     config = stored_config.read(text, folder.database)
     is_open = not ExperimentStatus(status).is_closed
@@ -336,9 +336,9 @@ def read_found(folder: Folder, *, with_results: bool = True) -> Found:
 
 
 def _read_nni_folder(folder: Folder) -> Entry:
-    """An entry for a folder that NNI made, which is converted when it is first opened. Raises StoreError."""
+    """An entry for a folder that NNI created, which is converted on first opening. Raises StoreError."""
     if not nni_folder.is_made_by_nni(folder.database):
-        raise StoreCorrupt(f"the database {folder.database} holds no experiment of this program or of NNI")
+        raise StoreCorrupt(f"the database {folder.database} contains no experiment of this program or of NNI")
     head = nni_folder.read_head(folder.database)
     results = nni_folder.read_results(folder.database) if head.ended_ms is not None else ""
     return Entry(
@@ -356,7 +356,7 @@ def _read_nni_folder(folder: Folder) -> Entry:
 
 
 def _recorded_results(connection: sqlite3.Connection) -> str:
-    """The results that lists show, from the folder; empty: its config cannot be read."""
+    """The displayed results, from the folder; empty: its config is unreadable."""
     try:
         return list_summary.text_of(connection)
     except (ValueError, KeyError):

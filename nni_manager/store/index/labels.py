@@ -1,7 +1,7 @@
-"""The labels of an experiment: what people note about it. Nothing is decided by them.
+"""The labels of an experiment: notes of its users. They do not affect the experiment.
 
-They lie in the experiment's folder, beside the index: an index that was lost is made again from the folders, and a
-folder that is copied takes them along.
+They are in the experiment's folder, in addition to the index: a lost index is rebuilt from the folders, and a copied
+folder includes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Labels:
     #: Text of any number of lines; empty: none.
     notes: str = ""
     tags: tuple[str, ...] = ()
-    #: Lists leave it out unless asked for it.
+    #: Lists omit it by default.
     is_archived: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -33,11 +33,11 @@ class Labels:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """The labels that `as_json` gave. Raises InvalidInput."""
+        """The labels that `as_json` returned. Raises InvalidInput."""
         return cls().changed(values)
 
     def changed(self, fields: Mapping[str, Any]) -> Self:
-        """The labels with other ``notes``, ``tags`` or ``archived``, as far as they are given. Raises InvalidInput."""
+        """The labels with other ``notes``, ``tags`` or ``archived``, as far as given. Raises InvalidInput."""
         return replace(
             self,
             notes=_notes(fields["notes"]) if "notes" in fields else self.notes,
@@ -47,7 +47,7 @@ class Labels:
 
 
 def tags_in(text: str) -> list[str]:
-    """The tags of a text in which commas separate them."""
+    """The tags of a comma-separated text."""
     return [tag for part in text.split(",") if (tag := part.strip())]
 
 
@@ -63,7 +63,7 @@ def _tags(value: object) -> tuple[str, ...]:
         raise InvalidInput("tags: must be a list of texts")
     found = tuple(dict.fromkeys(tag.strip() for tag in value))
     if len(found) > MOST_TAGS:
-        raise InvalidInput(f"tags: there are {len(found)}, and at most {MOST_TAGS} are kept")
+        raise InvalidInput(f"tags: there are {len(found)}; at most {MOST_TAGS} are allowed")
     for tag in found:
         if not 0 < len(tag) <= LONGEST_TAG or "," in tag or not tag.isprintable():
             raise InvalidInput(f"tags: {tag!r} must have 1 to {LONGEST_TAG} characters, and no comma or line break")
@@ -78,12 +78,12 @@ def _flag(value: object) -> bool:
 
 
 FILE = "labels.json"
-#: More than the longest labels take.
+#: More than the size of the longest labels.
 _MOST_BYTES = 256 * 1024
 
 
 def read_labels(folder: Path) -> Labels:
-    """The labels in a folder; those that are missing or cannot be read are empty."""
+    """The labels in a folder; missing or unreadable ones are empty."""
     try:
         text = foreign_files.read(os.path.realpath(folder), FILE, 0, _MOST_BYTES)
         values = json.loads(text)
@@ -93,7 +93,7 @@ def read_labels(folder: Path) -> Labels:
 
 
 def write_labels(folder: Path, labels: Labels) -> None:
-    """Writes them whole. Raises StoreUnavailable."""
+    """Writes them atomically. Raises StoreUnavailable."""
     text = json.dumps(labels.as_json(), ensure_ascii=False, indent=1)
     try:
         foreign_files.write_whole(os.path.realpath(folder), FILE, text.encode())

@@ -22,7 +22,7 @@ class Best:
 
     trial_id: str
     value: float
-    #: As the trial got them; NaN and infinity are null.
+    #: The trial's parameters; NaN and infinity become null.
     parameters: Any
 
 
@@ -34,16 +34,16 @@ class CommonFailure:
     trials: int
     #: The newest of them.
     trial_id: str
-    #: How that one ended, with the line of its stderr that tells why.
+    #: How that one ended, with the stderr line that states the cause.
     sentence: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListSummary:
-    #: Trials by status, only those that occur.
+    #: Trials by status, without zeros.
     counts: Mapping[str, int]
     trials_made: int
-    #: None: no limit.
+    #: None: unlimited.
     max_trial_number: int | None
     optimize_mode: OptimizeMode
     #: See `domain.results.direction.Direction.note`.
@@ -51,13 +51,13 @@ class ListSummary:
     best: Best | None
     #: None: no trial failed.
     common_failure: CommonFailure | None = None
-    #: Objective → its direction; empty: one number, `default`, is what counts.
+    #: Objective → its direction; empty: a single number, `default`, counts.
     objectives: Mapping[str, OptimizeMode] = field(default_factory=dict)
     #: None: no objectives.
     pareto_set: ParetoSet | None = None
     #: The best result so far, after each of equal shares of the trials with one; only of a closed experiment.
     course: tuple[float, ...] = ()
-    #: Milliseconds it was active; None: not known, or still counted.
+    #: Milliseconds it was active; None: unknown, or still counted.
     exec_ms: int | None = None
     #: As in `StoredExperiment`; only of a closed experiment.
     ended_as: str = ""

@@ -26,7 +26,7 @@ class Live:
 
     #: Whether its loop runs.
     at_work: bool
-    #: A hold that is not stored, because it ends by itself or the experiment cannot be opened.
+    #: An unstored hold: it ends automatically, or the experiment cannot be opened.
     derived_hold: Hold | None
     #: Another problem, such as one of its endpoint; empty: none.
     problem: str
@@ -44,21 +44,21 @@ class Overview:
     #: Canonical; secrets included: never log it, mask it before it leaves.
     config: Mapping[str, Any] = field(repr=False)
     hold: Hold | None
-    #: Sentences about what stops the experiment.
+    #: Sentences about why the experiment is stopped or held.
     errors: tuple[str, ...]
     #: Warnings, those of its file first.
     warnings: tuple[ExperimentWarning, ...]
-    #: Milliseconds spent active.
+    #: Milliseconds of activity.
     exec_ms: int
     summary: ListSummary
     #: In config order; removed ones last.
     services: tuple[ServiceSummary, ...]
-    #: What it waits for; None: it is not at work, or goes on.
+    #: What it waits for; None: it is not running, or makes progress.
     waits_for: WaitingFor | None
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Trials by status, only those that occur."""
+        """Trials by status, without zeros."""
         return self.summary.counts
 
     @property
@@ -72,7 +72,7 @@ class Overview:
 
 
 def load(connection: sqlite3.Connection, live: Live, now_ms: int) -> Overview:
-    """Loads the overview of an experiment. `now_ms`: for the time spent active."""
+    """Loads the overview of an experiment. `now_ms`: for the time of activity."""
     row = experiments.load(connection)
     config = stored_config.read(row.config, experiments.path_of(connection))
     found = service_summary.summaries(connection, config, live.services)
@@ -109,7 +109,7 @@ def _directions(row: StoredExperiment, config: Mapping[str, Any]) -> Iterator[Ex
 def _without_usable_result(
     connection: sqlite3.Connection, row: StoredExperiment, config: Mapping[str, Any], summary: ListSummary
 ) -> Iterator[ExperimentWarning]:
-    """Where no hold says it: the results are NaN or infinite, or the tuner ignores them."""
+    """A warning, unless a hold covers it: the results are NaN or infinite, or the tuner ignores them."""
     most = config.get("maxUnusableResults", MAX_UNUSABLE)
     has_best = summary.best is not None or (summary.pareto_set is not None and summary.pareto_set.size > 0)
     is_held = row.hold is not None and row.hold.code is HoldCode.NO_USABLE_RESULT
@@ -129,12 +129,12 @@ def _was_on_hold(row: StoredExperiment, live: Live) -> Iterator[ExperimentWarnin
 
 
 def errors(row: StoredExperiment, live: Live) -> tuple[str, ...]:
-    """Sentences about what stops the experiment."""
+    """Sentences about why the experiment is stopped or held."""
     held = hold(row, live)
     return tuple(filter(None, (row.error, held.sentence if held else "", live.problem)))
 
 
 def exec_ms(row: StoredExperiment, live: Live, now_ms: int) -> int:
-    """Milliseconds spent active, up to now."""
+    """Milliseconds of activity up to now."""
     since = max(0, now_ms - row.counted_ms) if live.at_work and row.is_counting else 0
     return row.exec_ms + since

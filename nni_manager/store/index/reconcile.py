@@ -1,7 +1,7 @@
 """Decides how an experiment is listed: the index and the experiment's own folder may each be older than the other.
 
-The index says whether an experiment is open; the folder says what its status was. The newer of the two counts. A folder
-is never removed on the word of the index, and never starts to work on its own word alone.
+The index says whether an experiment is open; the folder says what its status was. The newer one counts. The index alone
+never causes the removal of a folder, and a folder alone never starts an experiment.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from nni_manager.store.index.index import Entry, Found
 
 
 def may_be_newer(known: Entry) -> bool:
-    """Whether the folder of a listed experiment has to be read: it moved, could not be read before, or was written
-    after the end that the index knows. Blocks."""
+    """Whether the folder of a listed experiment must be read: it moved, was unreadable before, or was written after the
+    end in the index. Blocks."""
     if known.note:
         return True
     changed_ms = _changed_ms(known.folder)
@@ -31,7 +31,7 @@ def may_be_newer(known: Entry) -> bool:
 
 
 def _changed_ms(folder: Folder) -> int | None:
-    """When the database was written last; None: it is gone."""
+    """Time of the last write to the database; None: it is gone."""
     with suppress(OSError, StoreCorrupt):
         database = folder.database
         times = [database.stat().st_mtime_ns]
@@ -42,17 +42,17 @@ def _changed_ms(folder: Folder) -> int | None:
 
 
 def decide(known: Entry | None, found: Found, *, is_ours: bool, has_jobs: bool) -> Entry | None:
-    """The entry to list for a folder; None: the list stays as it is.
+    """The entry to list for a folder; None: the list stays unchanged.
 
-    `known`: the present entry of its id, None: the index does not have it. `is_ours`: a daemon of this data directory
-    opened it last. `has_jobs`: our keeper runs jobs of it.
+    `known`: the present entry of its id, None: missing in the index. `is_ours`: a daemon of this data directory opened
+    it last. `has_jobs`: our keeper runs jobs of it.
     """
     entry = found.entry
     if known is None:
         return _listed(found, opens=has_jobs and is_ours and not found.is_copy)
     is_moved = known.folder != entry.folder
     if is_moved and _changed_ms(known.folder) is not None:
-        return None  # both are there: the listed one counts
+        return None  # both exist: the listed one counts
     if entry.note:
         return _unreadable(known, found, has_jobs=has_jobs)
     if not known.is_open and entry.is_open and is_ours and found.counted_ms > (known.ended_ms or 0):
@@ -63,9 +63,9 @@ def decide(known: Entry | None, found: Found, *, is_ours: bool, has_jobs: bool) 
 
 
 def _listed(found: Found, *, opens: bool) -> Entry:
-    """The entry of a folder that the index does not know."""
+    """The entry of a folder that is missing in the index."""
     entry = found.entry
-    if entry.note:  # what runs of it needs an owner, which can end it
+    if entry.note:  # its running jobs need an owner that can end them
         return replace(entry, status=ExperimentStatus.RUNNING, is_open=True) if opens else entry
     if opens and entry.is_open:
         return entry
@@ -81,17 +81,17 @@ def _listed(found: Found, *, opens: bool) -> Entry:
 
 
 def _unreadable(known: Entry, found: Found, *, has_jobs: bool) -> Entry | None:
-    """The known entry with the sentence; opened, which fails and holds it, where jobs of it run."""
+    """The known entry with the sentence. If jobs of it run, it is opened, which fails and puts it on hold."""
     if known.is_open:
-        return None  # why it cannot be opened is shown anyway
+        return None  # the reason why it cannot be opened is displayed anyway
     if has_jobs:
         return replace(known, status=ExperimentStatus.RUNNING, is_open=True)
     return replace(known, note=found.entry.note) if known.note != found.entry.note else None
 
 
 def put_found(connection: sqlite3.Connection, entries: list[Entry], known: Mapping[str, Entry]) -> list[Entry]:
-    """Lists the entries and returns them, without those that are being made or deleted meanwhile, and those that are
-    listed otherwise than `known`, by which they were decided."""
+    """Lists the entries and returns them, except those that are being created or deleted meanwhile, and those whose
+    listing differs from `known`, on which the decision was based."""
     left = {id_ for id_, _ in index.leftovers(connection)}
     found = [
         entry

@@ -21,13 +21,13 @@ class ServiceSummary:
     platform: str
     #: None: the experiment's loop does not run.
     status: ServiceStatus | None
-    #: Since when it has this status; None: not known.
+    #: Since when it has this status; None: unknown.
     since_ms: int | None
     #: Its problem, or why it has no room; empty: none.
     sentence: str
     #: Number of jobs it has room for; None: unlimited or unknown.
     room: int | None
-    #: Most trials at a time; None: the experiment's limit.
+    #: Maximum number of trials at a time; None: the experiment's limit.
     limit: int | None
     #: Number of its open attempts.
     open_attempts: int
@@ -36,7 +36,7 @@ class ServiceSummary:
 def summaries(
     connection: sqlite3.Connection, config: Mapping[str, Any], live: Sequence[LiveService]
 ) -> tuple[ServiceSummary, ...]:
-    """The training services of an experiment; one that NNI made has no rows, only its config. `live`: while its loop
+    """The training services of an experiment; one that NNI created has no rows, only its config. `live`: while its loop
     runs."""
     sections = stored_config.services(config)
     known = {service.name: service for service in live}

@@ -1,4 +1,4 @@
-"""The data directory's name on other machines, as the index has it; the file `identity` has it, too."""
+"""The data directory's name on other machines, stored in the index and in the file `identity`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def put(connection: sqlite3.Connection, name: str) -> None:
 
 
 def load(connection: sqlite3.Connection) -> tuple[str, str]:
-    """(the data directory's name, the path it had then); empty: not stored."""
+    """(the data directory's name, its path at that time); empty: not stored."""
     row = connection.execute("SELECT (SELECT name FROM identity), (SELECT directory FROM home)").fetchone()
     return row[0] or "", row[1] or ""

@@ -10,7 +10,7 @@ from nni_manager.domain.service import ServiceStatus, WaitCode
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.index.service_summary import ServiceSummary
 
-#: Reasons that pass within moments, or that a hold says better.
+#: Reasons that pass within moments, or that a hold explains better.
 _ORDINARY = (WaitCode.CONCURRENCY, WaitCode.SUBMITTED, WaitCode.RETRY, WaitCode.HOLD)
 _UNREACHABLE = (
     "SELECT count(*), min(unreachable_ms), min(unreachable) FROM attempts"
@@ -27,7 +27,7 @@ class WaitingFor:
     """Why an experiment makes less progress than it could."""
 
     sentence: str
-    #: When it began, milliseconds since the epoch; None: not known.
+    #: Its start, in milliseconds since the epoch; None: unknown.
     since_ms: int | None
 
 

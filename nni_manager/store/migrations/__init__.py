@@ -1,1 +1,1 @@
-"""Numbered SQL files, one folder per kind of database. One that databases in use have gone through is never edited."""
+"""Numbered SQL files, one folder per kind of database. Files that were applied to databases in use are never edited."""

@@ -1,6 +1,6 @@
 """Answers of NNI's REST API as JSON text, assembled by SQLite, with exactly the keys that NNI's clients read.
 
-Keys without a value are left out, as those clients distinguish absent from null. Results are encoded as in NNI: `data`
+Keys without a value are omitted, as those clients distinguish absent from null. Results are encoded as in NNI: `data`
 of a metric twice, `value` of an export once, so that NaN and Infinity are inside strings.
 """
 
@@ -33,12 +33,12 @@ _FINAL = (
 
 _FOLDER = ":trials || '/' || t.id || CASE WHEN t.attempt > 1 THEN '-' || t.attempt ELSE '' END"
 
-#: NNI shows one path: the platform's own page of the job where there is one.
+#: NNI shows one path: the platform's own page of the job, if it has one.
 _PLACE = (
     f"coalesce((SELECT nullif(a.link, '') FROM attempts a WHERE a.trial_id = t.id AND a.number = t.attempt), {_FOLDER})"
 )
 
-#: A fragment of printf is null, which prints nothing, where the trial lacks the field.
+#: A fragment of printf is null, which prints nothing, if the trial lacks the field.
 _TRIAL = f"""
 printf('{{"trialJobId":"%s","status":"%s","hyperParameters":[%s],"sequenceId":%d,"startTime":%d%s%s%s%s%s}}',
     t.id, t.status, json_quote(t.record), t.sequence_id, coalesce(t.started_ms, t.created_ms),
@@ -81,7 +81,7 @@ def trial(connection: sqlite3.Connection, folder: str, id: str) -> bytes:
 
 
 def settled_trials(connection: sqlite3.Connection) -> int:
-    """The lowest sequence id of an open trial, else the next one; trials before it no longer change."""
+    """The lowest sequence id of an open trial, or else the next one; trials before it no longer change."""
     query = (
         f"SELECT coalesce((SELECT min(sequence_id) FROM trials WHERE status IN ({_OPEN})),"
         " (SELECT max(sequence_id) + 1 FROM trials), 0)"
@@ -104,7 +104,7 @@ def metrics(
 
 
 def settled_metrics(connection: sqlite3.Connection) -> int:
-    """The lowest id of an open trial's result, else the next one; results before it no longer change."""
+    """The lowest id of an open trial's result, or else the next one; results before it no longer change."""
     query = (
         "SELECT coalesce((SELECT min(first) FROM (SELECT (SELECT m.id FROM metrics m WHERE m.trial_id = t.id"
         " AND m.attempt = t.attempt ORDER BY m.id LIMIT 1) AS first"
@@ -139,7 +139,7 @@ def latest_metrics(connection: sqlite3.Connection) -> bytes:
 
 
 def export(connection: sqlite3.Connection) -> bytes:
-    """Parameters and final result of every succeeded trial that has one, joined by commas."""
+    """Parameters and final result of every succeeded trial with one, joined by commas."""
     connection.create_function("strict_parameters", 1, _strict_parameters, deterministic=True)
     query = (
         f"SELECT {_EXPORT} AS item FROM trials t WHERE t.status = 'SUCCEEDED' AND t.final_data IS NOT NULL"

@@ -1,7 +1,7 @@
-"""Conversion of folders that NNI 2.x and 3.0 made: their three tables are copied into our schema.
+"""Conversion of folders that NNI 2.x and 3.0 created: their three tables are copied into our schema.
 
-The original database stays beside the new one. NNI's event log becomes one row per trial; trials that were running when
-NNI ended wait for `resume`, as after a stop.
+The original database stays next to the new one. NNI's event log becomes one row per trial; trials that were running
+when NNI ended wait for `resume`, as after a stop.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _one_at_a_time = threading.Lock()
 
 
 def roll_back(database: Path) -> None:
-    """Rolls back the unfinished transaction of a killed NNI, which blocks read-only connections. Quiet without one.
-    Raises StoreError."""
+    """Rolls back the unfinished transaction of a killed NNI, which blocks read-only connections. Ignored if there is
+    none. Raises StoreError."""
     if not database.with_name(f"{database.name}-journal").exists():
         return
     with classifying(database), closing(sqlite3.connect(database, timeout=1)) as connection:
@@ -49,7 +49,7 @@ def roll_back(database: Path) -> None:
 
 
 def is_made_by_nni(database: Path) -> bool:
-    """Whether a database has NNI's tables and not ours. Raises StoreError if it cannot be read."""
+    """Whether a database has NNI's tables and not ours. Raises StoreError if it is unreadable."""
     with classifying(database), closing(connect_readonly(database)) as connection:
         names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return {"TrialJobEvent", "MetricData", "ExperimentProfile"} <= names and "experiment" not in names
@@ -64,7 +64,7 @@ def read_head(database: Path) -> NniHead:
 
 
 def read_results(database: Path) -> str:
-    """The results for lists, of the database that the folder will have once it is converted; empty: unreadable
+    """The displayed results, of the database that the folder will have after its conversion; empty: unreadable
     records. Raises StoreError."""
     try:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
@@ -78,8 +78,8 @@ def read_results(database: Path) -> str:
 def adopt(
     folder: Folder, *, environment: Mapping[str, str], interpreter: str, config: Callable[[str], str] = str
 ) -> None:
-    """Converts the folder if NNI made it; quiet for one of ours. Blocks. Raises as `take_over`, and StoreUnavailable
-    for a folder that cannot be written."""
+    """Converts the folder if NNI created it; ignores our own. Blocks. Raises as `take_over`, and StoreUnavailable for
+    an unwritable folder."""
     try:
         with _one_at_a_time:
             if folder.database.exists():
@@ -88,13 +88,13 @@ def adopt(
                     take_over(folder, environment=environment, interpreter=interpreter, config=config)
     except OSError as error:
         raise StoreUnavailable(
-            f"{folder.path} was made by NNI and cannot be taken over ({error.strerror}: {error.filename}); make it"
+            f"{folder.path} was created by NNI and cannot be converted ({error.strerror}: {error.filename}); make it"
             " writable, or copy it"
         ) from error
 
 
 def require_idle(folder: Folder) -> None:
-    """Raises Conflict while an NNI process uses the folder; quiet for one of ours. Blocks."""
+    """Raises Conflict while an NNI process uses the folder; ignores our own. Blocks."""
     if folder.database.exists() and _may_be_nni_s(folder.database):
         _refuse_while_used(folder.database)
 
@@ -106,7 +106,7 @@ def take_over(
 
     `config`: text of the config as NNI stored it → as we do.
 
-    Atomic, and repeatable after a crash. Raises Conflict while an NNI process uses it, StoreCorrupt if it holds no
+    Atomic, and repeatable after a crash. Raises Conflict while an NNI process uses it, StoreCorrupt if it contains no
     experiment.
     """
     database = folder.database
@@ -131,7 +131,7 @@ def take_over(
 
 
 def _may_be_nni_s(database: Path) -> bool:
-    """Whether NNI may have made a database; True for one that cannot be read, perhaps as it is being written."""
+    """Whether NNI may have created a database; True for an unreadable one, as it may be being written."""
     try:
         return is_made_by_nni(database)
     except StoreError:
@@ -146,7 +146,7 @@ def _refuse_while_used(database: Path) -> None:
 
 
 def _user(database: Path) -> str | None:
-    """The process that has a database open, as NNI takes no lock. None: none that this user may see."""
+    """The process that has a database open, as NNI uses no lock. None: none that this user can see."""
     import psutil
 
     path = os.path.realpath(database)
@@ -160,7 +160,7 @@ def _read(database: Path, read: Callable[[sqlite3.Connection], T | None]) -> T:
     with classifying(database), closing(connect_readonly(database)) as connection:
         found = read(connection)
     if found is None:
-        raise StoreCorrupt(f"the database {database} holds no experiment; NNI had not begun it")
+        raise StoreCorrupt(f"the database {database} contains no experiment; NNI had not started it")
     return found
 
 
@@ -191,7 +191,7 @@ def _write(connection: sqlite3.Connection, experiment: NniExperiment, folder: st
         _write_trial(connection, trial, number)
         _write_metrics(connection, trial.id, number, trial.metrics)
     connection.execute("COMMIT")
-    connection.execute("PRAGMA journal_mode=DELETE")  # no -wal or -shm beside the file that is moved
+    connection.execute("PRAGMA journal_mode=DELETE")  # no -wal or -shm next to the moved file
 
 
 def _write_trial(connection: sqlite3.Connection, trial: NniTrial, end_order: int) -> None:
@@ -260,9 +260,9 @@ def _link(root: Path, name: str, target: int, ours: str) -> None:
 
 
 def _refuse_links(folder: Folder) -> None:
-    """Raises Conflict where a folder that we write to is a link: what is written there might land anywhere."""
+    """Raises Conflict if a folder that we write to is a link, as the files could end up anywhere."""
     for name in ("db", "log", "trials", "checkpoint"):
         if (folder.path / name).is_symlink():
             raise Conflict(
-                f"{folder.path / name} is a link, which NNI does not make; put the folder that it leads to in its place"
+                f"{folder.path / name} is a link, which NNI does not create; replace it with its target folder"
             )

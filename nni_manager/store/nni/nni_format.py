@@ -1,4 +1,4 @@
-"""NNI's formats: JSON as JavaScript writes it, names of logs, and its tables.
+"""NNI's formats: JSON as written by JavaScript, names of logs, and its tables.
 
 `ExperimentProfile` gets a row at every save; NNI's other two tables are views, see the first migration.
 """
@@ -20,9 +20,9 @@ _MOST_ZEROS = 6
 
 
 def as_javascript(value: object) -> str:
-    """The value as JavaScript writes it: compact, letters as they are, 1.0 as ``1``. Raises ValueError for NaN.
+    """The value as written by JavaScript: compact, letters unescaped, 1.0 as ``1``. Raises ValueError for NaN.
 
-    Whole numbers stay exact where JavaScript would round them.
+    Whole numbers stay exact even if JavaScript would round them.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _STRING_OR_NUMBER.sub(_as_javascript, text)
@@ -59,7 +59,7 @@ _NAMES = {"nnimanager.log": "nnictl_stdout.log", "dispatcher.log": "nnictl_stder
 
 
 def nni_log_name(log: Path) -> None:
-    """Links a log under NNI's name beside it; an existing file of that name stays."""
+    """Links a log under NNI's name next to it; an existing file of that name stays."""
     with suppress(OSError):  # the name is taken, or links are not supported: the link is optional
         log.with_name(_NAMES[log.name]).symlink_to(log.name)
 

@@ -1,7 +1,7 @@
 """Reads NNI's tables: a log of events and metrics becomes records of trials. `nni_folder` writes them.
 
-Two faults of NNI are corrected. It assigns parameters to trials in request order, so a trial may have run with
-another's: its metrics name the right ones. And it repeats sequence numbers after a resume.
+Two bugs of NNI are corrected. It assigns parameters to trials in request order, so a trial may have run with another's
+parameters: its metrics have the right id. And it repeats sequence numbers after a resume.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class NniExperiment:
     trials: tuple[NniTrial, ...]
     #: (ms, JSON list of {parameter, value}).
     imports: tuple[tuple[int, str], ...]
-    #: Rows of ``ExperimentProfile`` as they are.
+    #: Rows of ``ExperimentProfile``, unchanged.
     profiles: tuple[tuple[object, ...], ...] = field(repr=False)
 
     @property
@@ -95,7 +95,7 @@ class NniHead:
     #: Platform names, joined by commas.
     platform: str
     created_ms: int
-    #: None: not known, perhaps as NNI runs it.
+    #: None: unknown, perhaps because NNI runs it.
     ended_ms: int | None
 
 
@@ -111,7 +111,7 @@ _REASONS = {
 _RUN = (TrialStatus.SUCCEEDED, TrialStatus.FAILED, TrialStatus.EARLY_STOPPED)
 #: Events without a status of the same name → status.
 _MEANINGS = {"USER_TO_CANCEL": TrialStatus.USER_CANCELED, "ADD_RESUMED": TrialStatus.WAITING}
-_UNFINISHED = "under way when NNI's manager ended; resume starts it again"
+_UNFINISHED = "running when NNI's manager ended; resume starts it again"
 
 
 def read_head(connection: sqlite3.Connection) -> NniHead | None:
@@ -162,7 +162,7 @@ def read(connection: sqlite3.Connection) -> NniExperiment | None:
 
 
 def _is_id(id: object) -> bool:
-    """Whether an id may name a folder; the database may come from anybody."""
+    """Whether an id is a valid folder name; the database may come from anywhere."""
     return isinstance(id, str) and EXPERIMENT_ID.fullmatch(id) is not None
 
 
@@ -255,7 +255,7 @@ def _with_their_parameters(trials: list[NniTrial]) -> Iterable[NniTrial]:
 
 
 def _named(trial: NniTrial) -> str:
-    """The parameter id that its metrics name; without any, its own."""
+    """The parameter id that its metrics name; without metrics, its own."""
     ids = {metric.parameter_id for metric in trial.metrics if metric.parameter_id is not None}
     return ids.pop() if len(ids) == 1 else str(trial.parameters.parameter_id)
 

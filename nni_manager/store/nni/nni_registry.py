@@ -1,7 +1,7 @@
 """NNI's own list of experiments, ``~/nni-experiments/.experiment``: a JSON object, id → entry.
 
 NNI's tools find experiments there. All managers and tools of a user write this file in place, so foreign entries are
-kept unchanged, and a file that is being written is not treated as empty. Writers exclude each other by files named
+kept unchanged, and a file that is being written does not count as empty. Writers exclude each other by files named
 ``.experiment.lock.<process>``; one older than two seconds is stale.
 """
 
@@ -53,7 +53,7 @@ def describe(entry: Entry, *, service_port: int | None, url: Url) -> dict[str, A
 
 
 def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
-    """The address of an experiment: its endpoint, else its path on the daemon; none for a stopped one."""
+    """The address of an experiment: its endpoint, or its path on the daemon; empty for a stopped one."""
     if entry.status is ExperimentStatus.STOPPED:
         return {"prefixUrl": None, "webuiUrl": []}
     endpoint = entry.endpoint
@@ -65,26 +65,26 @@ def _place(entry: Entry, service_port: int | None, url: Url) -> dict[str, Any]:
 
 
 def read(path: Path) -> Entries:
-    """All entries; empty when there is no file. Raises RegistryBusy for a half-written one, OSError."""
+    """All entries; empty if the file does not exist. Raises RegistryBusy for an incomplete one, OSError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise RegistryBusy(f"{path} is not UTF-8 text; mend it, or move it away") from None
+        raise RegistryBusy(f"{path} is not UTF-8 text; repair it, or move it away") from None
     if not text.strip() and _age_s(path) > _STALE_S:
         return {}
     try:
         entries = json.loads(text)
     except ValueError:
-        raise RegistryBusy(f"{path} is not whole; mend it, or move it away") from None
+        raise RegistryBusy(f"{path} is incomplete; repair it, or move it away") from None
     if not isinstance(entries, dict):
-        raise RegistryBusy(f"{path} holds no JSON object; mend it, or move it away")
+        raise RegistryBusy(f"{path} does not contain a JSON object; repair it, or move it away")
     return entries
 
 
 def identity(path: Path) -> tuple[int, ...]:
-    """Identity of the file's content: changes with every write by any process. Empty: no such file."""
+    """Identity of the file's content, which every write by any process changes. Empty: no such file."""
     try:
         found = path.stat()
     except OSError:
@@ -98,7 +98,7 @@ def update(path: Path, change: Callable[[Entries], None]) -> bool:
     Readers see the old file or the new one. Raises RegistryBusy, OSError.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    real = Path(os.path.realpath(path))  # a link stays one
+    real = Path(os.path.realpath(path))  # a link stays a link
     with _lock(path):
         entries = read(real)
         before = json.dumps(entries)

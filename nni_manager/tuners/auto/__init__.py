@@ -1,1 +1,1 @@
-"""Auto: a tuner that chooses how it searches. Start at `tuner`; all but that and `start` needs numpy."""
+"""Auto: a tuner that chooses its method. Start reading at `tuner`; all modules except that and `start` need numpy."""

@@ -1,4 +1,4 @@
-"""What Auto chooses, and the sentence that says so."""
+"""The method that Auto chooses, and the sentence about it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from nni_manager.domain.space.dimension import Choice as ChoiceDimension
 from nni_manager.domain.space.grid import number_of_points
 from nni_manager.domain.space.search_space import SearchSpace
 
-#: Results up to which the model is used: with more, one proposal takes longer than trials may last.
+#: Maximum number of results for the model: with more, one proposal takes longer than trials may last.
 _MODEL_RESULTS = 200
-#: Coordinates up to which the model is used: a choice has one for each option.
+#: Maximum number of coordinates for the model: a choice has one for each option.
 _MODEL_WIDTH = 100
 #: Bounds of the number of quasi-random trials, and their share of all.
 _START_LEAST, _START_MOST, _START_SHARE = 4, 10, 1 / 3
@@ -20,17 +20,17 @@ _START_LEAST, _START_MOST, _START_SHARE = 4, 10, 1 / 3
 class Choice:
     """The parts of a search."""
 
-    #: Results before the quasi-random start is over.
+    #: Number of results after which the quasi-random start ends.
     start: int
-    #: Results and running trials before the model is given up.
+    #: Number of results and running trials after which the model is no longer used.
     model_until: int
     sentence: str
-    #: How many unlike proposals there are at most; the model has nothing to say when all were tried.
+    #: Maximum number of distinct proposals; the model is useless when all were tried.
     points: float
 
 
 def choose(space: SearchSpace, trials: int | None, concurrency: int) -> Choice:
-    """`trials`: that the experiment may have, None: any number."""
+    """`trials`: maximum number of the experiment, None: unlimited."""
     dimensions = len(space.places)
     start = max(_START_LEAST, min(dimensions, _START_MOST))
     if trials is not None:

@@ -1,9 +1,9 @@
 """Gaussian-process regression: a quadratic trend, and around it a Matérn-5/2 kernel with a length scale per dimension.
 
-Length scales, the trend's weight and the noise are those of greatest posterior density; the prior of length scales
-grows with the square root of the number of dimensions (C. Hvarfner, E. O. Hellsten, L. Nardi, "Vanilla Bayesian
-Optimization Performs Great in High Dimensions", 2024). The variance is integrated out. See C. E. Rasmussen, C. K. I.
-Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5.
+Length scales, the trend's weight and the noise maximize the posterior density; the prior of length scales grows with
+the square root of the number of dimensions (C. Hvarfner, E. O. Hellsten, L. Nardi, "Vanilla Bayesian Optimization
+Performs Great in High Dimensions", 2024). The variance is integrated out. See C. E. Rasmussen, C. K. I. Williams,
+"Gaussian Processes for Machine Learning", 2006, chapters 2 and 5.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nni_manager.tuners.auto.lattice import Array, Indices
 _SCALE = math.log(0.5), 0.9
 _TREND = 0.0, 2.0
 _NOISE = math.log(1e-4), 2.5
-#: Where the second search for the greatest density begins: what the first takes for a shape may be noise.
+#: Start of the second search for the maximum density: the first may mistake noise for a shape.
 _LONGER, _NOISIER = 1.0, math.log(0.3)
 _JITTER = 1e-9
 _ROOT5 = math.sqrt(5.0)
@@ -65,7 +65,7 @@ class GaussianProcess:
 
 
 def fit(features: Array, values: Array, groups: Indices) -> Hyperparameters:
-    """The hyperparameters of greatest posterior density that two local searches find."""
+    """The hyperparameters with the greatest posterior density that two local searches find."""
     count = int(groups.max()) + 1 if len(groups) else 0
     scale = _SCALE[0] + 0.5 * math.log(max(count, 1))
     mean = np.append(np.full(count, scale), [_TREND[0], _NOISE[0]])
@@ -99,7 +99,7 @@ def _negative_likelihood(
     loss = 0.5 * (count + 1) * math.log(variance) - float(np.log(factor.diagonal()).sum())
     inner = factor.T @ factor - weights[:, None] * weights / variance
     slopes = inner * (5 / 3) * (1 + away) * decay
-    # for each feature the sum over pairs of slope times squared distance, half of it, by products of matrices
+    # for each feature half the sum over pairs of slope times squared distance, by products of matrices
     each = slopes.sum(axis=1) @ squares - (scaled * (slopes @ scaled)).sum(axis=0)
     slope = np.empty(len(at))
     slope[:-2] = np.bincount(groups, each, minlength=len(at) - 2)
@@ -108,12 +108,12 @@ def _negative_likelihood(
 
 
 def _variance(values: Array, weights: Array) -> float:
-    """The kernel's variance, as if one more observation had said 1."""
+    """The kernel's variance, as if there were one more observation of 1."""
     return (float(values @ weights) + 1.0) / (len(values) + 1.0)
 
 
 def _trend(features: Array) -> Array:
-    """What a sum of parabolas along the axes is linear in."""
+    """The basis in which a sum of parabolas along the axes is linear."""
     centred = 2 * features - 1
     parts = np.concatenate([centred, centred**2 - 1 / 3], axis=1)
     return np.asarray(parts / math.sqrt(max(features.shape[1], 1)))
@@ -139,17 +139,17 @@ def _matern(distances: Array) -> Array:
 #: Value and gradient at a place.
 _Objective = Callable[[Array], tuple[float, Array]]
 
-#: Bounds of each coordinate, all of which are logarithms.
+#: Bounds of each coordinate, all of them logarithms.
 _LEAST, _MOST = -15.0, 6.0
-#: The longest step along a coordinate, and the share of it that is given up on.
+#: The longest step along a coordinate, and the share of it below which the search ends.
 _LONGEST, _SHORTEST = 2.0, 1e-3
-#: An improvement that is too small to go on for.
+#: Improvement below which the search ends.
 _ENOUGH = 1e-5
 _STEPS = 40
 
 
 def _minimise(objective: _Objective, start: Array) -> tuple[Array, float]:
-    """The place that was reached from `start`, and the value there."""
+    """The place reached from `start`, and the value there."""
     at, (value, slope) = start, objective(start)
     inverse = np.eye(len(start))
     for _ in range(_STEPS):

@@ -1,7 +1,7 @@
 """Search spaces as arrays: one row for each set of parameters, one column for each dimension.
 
 A row has the places of values in the unit interval (`Dimension.unit`), and 0.5 where a dimension does not exist.
-`settle` moves rows to places that values have; `features` are what distances are measured in.
+`settle` moves rows to the places of possible values; distances are measured between `features`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.int_]
 
-#: Dimensions with more values than this are not rounded before their parameters are made.
+#: Dimensions with more values than this are only rounded when their parameters are created.
 _LARGEST_GRID = 4096
 
 
@@ -28,10 +28,10 @@ class Lattice:
     def __init__(self, space: SearchSpace) -> None:
         self.places = space.places
         self._grids = [_grid(place) for place in space.places]
-        #: Which dimensions have no order, and the distance of neighbouring values of the others; 0: there is none.
+        #: Which dimensions have no order, and the distance of neighbouring values of the others; 0: continuous.
         self.categories = np.array([_is_category(place) for place in space.places], dtype=bool)
         self.least_steps = np.array([_least_step(place) for place in space.places])
-        #: For each feature the dimension that it belongs to: an index of a length scale.
+        #: For each feature the index of its dimension: an index of a length scale.
         widths = [_options(place) if _is_category(place) else 1 for place in space.places]
         self.groups: Indices = np.array([column for column, width in enumerate(widths) for _ in range(width)], int)
 
@@ -43,7 +43,7 @@ class Lattice:
         return {place.key: float(value) for place, value in zip(self.places, row, strict=True)}
 
     def settle(self, rows: Array) -> Array:
-        """The nearest rows that parameters have."""
+        """The nearest rows with possible parameters."""
         settled = np.clip(rows, 0.0, 1.0)
         exists: dict[Key, Mask] = {(): np.ones(len(rows), dtype=bool)}
         for column, place in enumerate(self.places):
@@ -55,7 +55,7 @@ class Lattice:
         return settled
 
     def features(self, rows: Array) -> Array:
-        """Coordinates in which unlike categories are one apart, as are the ends of a number's range."""
+        """Coordinates in which different categories have distance one, like the ends of a number's range."""
         columns = [self._feature(column, rows[:, column]) for column in range(len(self.places))]
         return np.concatenate(columns, axis=1) if columns else np.zeros((len(rows), 0))
 
@@ -90,7 +90,7 @@ def _least_step(place: PlacedDimension) -> float:
 
 
 def _is_category(place: PlacedDimension) -> bool:
-    """A choice that has no order, which numbers that ascend have."""
+    """Whether a choice has no order, unlike ascending numbers."""
     return isinstance(place.dimension, Choice) and not _ascends(place.dimension.options)
 
 

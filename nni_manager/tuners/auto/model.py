@@ -1,12 +1,12 @@
-"""Proposals of a model: a Gaussian process of all results, and the place of greatest expected improvement.
+"""Proposals from a model: a Gaussian process of all results, and the place with the greatest expected improvement.
 
-Every second proposal is looked for near the best results, in a neighbourhood that shrinks as annealing's does: a trust
-region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Trials that run count
-as if they had resulted in what the model expects of them, the kriging believer (D. Ginsbourger, R. Le Riche, L.
-Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010). Trials that failed count as the worst result.
+Every second proposal is searched near the best results, in a neighbourhood that shrinks as in annealing: a trust region
+(D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Running trials count with
+the model's expectation as their result, the kriging believer (D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is
+Well-Suited to Parallelize Optimization", 2010). Failed trials count as the worst result.
 
-Losses are put on the one of several scales that has the greatest density of the losses themselves; for that the density
-of the scaled ones is multiplied by the slope of the scale (E. Snelson, C. E. Rasmussen, Z. Ghahramani, "Warped Gaussian
+Losses are transformed by the scale, of several, with the greatest density of the losses themselves: the density of the
+transformed losses times the slope of the scale (E. Snelson, C. E. Rasmussen, Z. Ghahramani, "Warped Gaussian
 Processes", 2003). A logarithm that resolves less than the noise of the results is not considered.
 
 Where results are noisy, many proposals are for the place of the best expected result, instead of the greatest expected
@@ -26,26 +26,26 @@ from nni_manager.tuners.auto.gaussian_process import GaussianProcess, Hyperparam
 from nni_manager.tuners.auto.lattice import Array, Lattice
 from nni_manager.tuners.learning import Units
 
-#: Share of proposals that are looked for near the best results.
+#: Share of proposals that are searched near the best results.
 _NEAR = 0.5
 #: Share of proposals for the best expected result, for noise of one deviation of all results; and the greatest share.
 _FOR_BEST, _FOR_BEST_MOST = 2.0, 0.9
-#: How many of the best rows candidates are drawn around.
+#: Number of best rows around which candidates are drawn.
 _ELITES = 10
-#: Up to so many results the hyperparameters are fitted anew with each one; then with every so many.
+#: Up to this number of results, hyperparameters are fitted again after each; then after every such number.
 _FIT_EACH, _FIT_EVERY = 64, 8
 
 
 class Model:
-    """What it proposes depends on what has ended and runs, and on `source`, alone."""
+    """Proposals depend only on ended and running trials, and on `source`."""
 
     def __init__(self, space: SearchSpace) -> None:
         self._lattice = Lattice(space)
-        #: For how many results they were fitted, and the offset of their scale.
+        #: Number of results of the last fit, and the offset of their scale.
         self._fitted: tuple[int, Hyperparameters, float | None] | None = None
 
     def suggest(self, ended: Sequence[tuple[Units, float]], running: Sequence[Units], source: random.Random) -> Units:
-        """The places of a proposal. `ended`: with the loss of each, infinite for a failure; one is finite at least."""
+        """The places of a proposal. `ended`: with the loss of each, infinite for a failure; at least one is finite."""
         rows = self._lattice.rows([units for units, _ in ended])
         losses = np.array([loss for _, loss in ended])
         generator = np.random.default_rng(source.getrandbits(64))
@@ -70,7 +70,7 @@ class Model:
         return acquisition.anywhere(lattice, elites, score, generator)
 
     def _process(self, rows: Array, losses: Array, running: Array) -> tuple[GaussianProcess, Array]:
-        """The process of all results, and of running trials as it expects them; and the rows of both."""
+        """The process of all results and of the expectations for running trials; and the rows of both."""
         fitted, offset = self._fit(rows, losses)
         values, groups = _Warp(losses, offset).values, self._lattice.groups
         process = GaussianProcess(self._lattice.features(rows), values, groups, fitted)
@@ -82,7 +82,7 @@ class Model:
         return GaussianProcess(features, np.concatenate([values, believed]), groups, fitted), known
 
     def _fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
-        """Hyperparameters and scale. They depend on the first results alone, not on when there was a proposal."""
+        """Hyperparameters and scale. They only depend on the first results, not on when there was a proposal."""
         count = len(losses) if len(losses) <= _FIT_EACH else len(losses) // _FIT_EVERY * _FIT_EVERY
         if self._fitted is None or self._fitted[0] != count or not np.isfinite(losses[:count]).any():
             self._fitted = count, *self._best_fit(rows[:count], losses[:count])
@@ -106,12 +106,12 @@ class Model:
 #: Offsets of the logarithm, in spreads of the better half of the losses; and the least of them, in deviations of noise.
 _OFFSETS = (1.0, 0.1, 0.01)
 _RESOLVED = 2.0
-#: What is worse than so many spreads of the better half counts as being as bad as that.
+#: A loss that is more than this number of spreads above the better half counts as that bad.
 _WORST = 5.0
 
 
 class _Warp:
-    """One scale, made for the given losses: on it they have mean 0 and deviation 1. Infinite ones are as the worst.
+    """A scale for the given losses, which it maps to mean 0 and deviation 1. Infinite ones count as the worst.
 
     `offset`: of the logarithm; None: there is no logarithm.
     """
@@ -119,7 +119,7 @@ class _Warp:
     def __init__(self, losses: Array, offset: float | None) -> None:
         finite = losses[np.isfinite(losses)]
         least, middle = float(np.min(finite)), float(np.median(finite))
-        # where the better half is all the same, whatever there is
+        # if the better half is constant, any spread
         spread = max(middle - least, 1e-12 * max(abs(middle), abs(least), 1e-288))
         known = np.where(np.isfinite(losses), losses, float(np.max(finite)))
         relative = np.minimum((known - least) / spread, _WORST)
@@ -129,5 +129,5 @@ class _Warp:
         #: The losses on this scale.
         self.values: Array = (bent - float(np.mean(bent))) / deviation
         slopes = 0.0 if offset is None else -float(np.sum(np.log(relative + offset)))
-        #: Sum of the logarithms of the scale's slope at each loss, up to what all scales of these losses share.
+        #: Sum of the logarithms of the scale's slope at each loss, up to a constant of all scales of these losses.
         self.log_slope = slopes - len(losses) * float(np.log(deviation))

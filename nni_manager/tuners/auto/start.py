@@ -1,7 +1,7 @@
-"""The first trials: a quasi-random sequence, which leaves no part of the space out as chance does.
+"""The first trials: a quasi-random sequence, which covers the space more evenly than chance.
 
-Halton's sequence with the digits of each dimension permuted (A. B. Owen, "A randomized Halton algorithm in R", 2017). A
-point depends on seed and number alone.
+Halton's sequence with permuted digits for each dimension (A. B. Owen, "A randomized Halton algorithm in R", 2017). A
+point depends only on seed and number.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from functools import cache, lru_cache
 from itertools import count
 
-#: Digits that count: 2**-20 is less than what a search needs.
+#: Number of digits: 2**-20 is finer than a search needs.
 _DIGITS = 20
 
 

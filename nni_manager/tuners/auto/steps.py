@@ -1,8 +1,8 @@
-"""Proposals without a model: a step from one of the best results. They cost the same however many results there are.
+"""Proposals without a model: a step from one of the best results. Their cost does not depend on the number of results.
 
-The best result is taken most often, the next one half as often, and so on. Few dimensions change, of unlike widths from
-the whole range down to a thousandth (R. G. Regis, C. A. Shoemaker, 2013; the widths as in evolution strategies without
-adaptation).
+The best result is chosen most often, the next one half as often, and so on. Few dimensions change, by steps of
+different widths from the whole range down to a thousandth (R. G. Regis, C. A. Shoemaker, 2013; the widths as in
+evolution strategies without adaptation).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from nni_manager.tuners.learning import Observation, Units
 
 #: Share of proposals that are drawn from the search space.
 _ANYWHERE = 0.05
-#: The mean rank, from 1, of the result that a step is made from.
+#: Mean rank, from 1, of the result from which a step is made.
 _MEAN_RANK = 2.0
 #: Powers of ten of the widths of steps, as shares of the range.
 _WIDEST, _NARROWEST = -0.5, -3.0
 
 
 def step(space: SearchSpace, ranked: Sequence[Observation], source: random.Random) -> Units:
-    """The places of a proposal; of dimensions that the chosen result does not have, any."""
+    """The places of a proposal; arbitrary in dimensions that the chosen result lacks."""
     if source.random() < _ANYWHERE:
         return {}
     parent = _chosen(ranked, source).units
@@ -50,6 +50,6 @@ def _moved(place: PlacedDimension, unit: float, width: float, source: random.Ran
         return source.random()
     size = place.dimension.size
     step = source.gauss(0.0, width)
-    if size is not None and abs(step) < 1 / size:  # to the next value at least
+    if size is not None and abs(step) < 1 / size:  # at least to the next value
         step = 1 / size if step > 0 else -1 / size
     return min(max(unit + step, 0.0), 1.0)

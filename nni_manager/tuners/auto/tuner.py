@@ -1,11 +1,11 @@
-"""Auto: chooses how it searches by the search space, the number of trials and how many run at a time.
+"""Auto: chooses its method by the search space, the number of trials and the number of concurrent ones.
 
-It begins with quasi-random trials (`start`), goes on with a model of all results (`model`) while they are few enough
-for one, and then makes steps from the best (`steps`). Failed trials, and results that are no finite number, count as
-the worst result for the model; one that was stopped early counts by its final result, and as failed without one.
+It begins with quasi-random trials (`start`), continues with a model of all results (`model`) while there are few
+enough, and then makes steps from the best (`steps`). Failed trials, and results that are not finite numbers, count as
+the worst result for the model; a trial that was stopped early counts with its final result, or as failed without one.
 
-What it proposes depends on seed, parameter id, and what has been learned and still runs, so that a restarted tuner goes
-on as if nothing had happened. numpy is imported with the first proposal of the model.
+Proposals depend on seed, parameter id, known results and running trials, so that a restarted tuner continues
+seamlessly. numpy is imported with the first proposal of the model.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Results that the model needs at least.
+#: Minimum number of results for the model.
 _FEWEST = 3
-#: How often a proposal is made anew that was made before.
+#: Maximum number of attempts to replace a repeated proposal.
 _TRIES = 20
 
 
 class Auto(LearningTuner):
-    """`optimize_mode` has no default. `seed`: any whole number; without one, every process searches differently."""
+    """`optimize_mode` has no default. `seed`: any whole number; default: a different one for every process."""
 
     def __init__(self, *, optimize_mode: OptimizeModeName, seed: Annotated[int, Ge(0)] | None = None) -> None:
         super().__init__(optimize_mode=optimize_mode, seed=seed)
@@ -42,10 +42,10 @@ class Auto(LearningTuner):
         self._concurrency = 1
         self._choice: Choice | None = None
         self._model: Model | None = None
-        #: What has ended, of the first so many of `ended`.
+        #: Ended trials, from the first entries of `ended`.
         self._seen: set[tuple[float, ...]] = set()
         self._counted = 0
-        #: What runs while a proposal is made.
+        #: Running trials while a proposal is computed.
         self._at_work: set[tuple[float, ...]] = set()
 
     def expect(self, *, trials: int | None, concurrency: int) -> None:
@@ -76,7 +76,7 @@ class Auto(LearningTuner):
         return self._choice
 
     def _starts(self, trials: int) -> bool:
-        """Whether the quasi-random start goes on; trials that run count for it once there are a few results."""
+        """Whether the quasi-random start continues; running trials count for it once there are a few results."""
         return len(self.observed) < min(trials, _FEWEST) or len(self.observed) + len(self.running) < trials
 
     def _of_model(self, source: random.Random) -> Units:
@@ -87,13 +87,13 @@ class Auto(LearningTuner):
         return self._model.suggest(self.ended, self.running, source)
 
     def _start(self, parameter_id: int, attempt: int, source: random.Random) -> Units:
-        if attempt:  # a point of the sequence that is the same as another one when rounded
+        if attempt:  # rounding made two points of the sequence equal
             return {}
         point = start.point(self.seed, parameter_id, len(self.space.places))
         return {place.key: unit for place, unit in zip(self.space.places, point, strict=True)}
 
     def _first_new(self, draw: Callable[[int], Units], source: random.Random) -> dict[str, object]:
-        """The first of several drawn that was not proposed before, if there is one."""
+        """The first of several drawn proposals that is new, if any."""
         for attempt in range(_TRIES):
             parameters = self.parameters(draw(attempt), source)
             if not self._is_known(parameters):
@@ -101,7 +101,7 @@ class Auto(LearningTuner):
         return parameters
 
     def _is_known(self, parameters: dict[str, object]) -> bool:
-        """Whether a trial has had these parameters, or has them now."""
+        """Whether a trial had these parameters, or has them now."""
         identity = self._identity(self.units(parameters) or {})
         return identity in self._seen or identity in self._at_work
 

@@ -1,1 +1,1 @@
-"""Tuners that propose by a model of all results: a Gaussian process, a forest. They need the extra `gp`."""
+"""Tuners with a model of all results: a Gaussian process, a forest. They need the extra `gp`."""

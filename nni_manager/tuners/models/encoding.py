@@ -1,7 +1,7 @@
-"""Points of a search space as arrays, for models: one column for each dimension, whether or not it exists in a point.
+"""Points of a search space as arrays, for models: one column per dimension, whether or not it exists in a point.
 
-A model gets features: a number as it is, a choice as one column for each option. Of a dimension that does not exist in
-a point it always gets the same, as SMAC does (F. Hutter, H. Hoos, K. Leyton-Brown, LION 2011).
+A model gets features: a number unchanged, a choice as one column per option. A dimension that does not exist in a point
+always has the same value, as in SMAC (F. Hutter, H. Hoos, K. Leyton-Brown, LION 2011).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from nni_manager.tuners.learning import Units
 #: Shape (points, columns), or (points,).
 Array = Any
 
-#: Of more values than that, neighbours hardly differ.
+#: With more values than this, neighbours hardly differ.
 _FINE = 1000
-#: The standard deviation of a change, of the range (Hutter et al.).
+#: Standard deviation of a change, as a share of the range (Hutter et al.).
 _STEP = 0.2
 
 
@@ -33,21 +33,21 @@ class Encoding:
         self._grids = [_grid(place) for place in space.places]
 
     def points(self, trials: Sequence[Units]) -> Array:
-        """One point for each trial; what does not exist in it is in the middle."""
+        """One point per trial; dimensions that do not exist are in the middle."""
         rows = [[units.get(place.key, 0.5) for place in self.places] for units in trials]
         return numpy.array(rows, dtype=float).reshape(len(rows), len(self.places))
 
     def units(self, point: Array) -> Units:
-        """The places of one point, shape (dimensions,); also of dimensions that do not exist in it."""
+        """The places of one point, shape (dimensions,); including dimensions that do not exist in it."""
         return {place.key: float(unit) for place, unit in zip(self.places, point, strict=True)}
 
     def snapped(self, points: Array) -> Array:
-        """The points that are tried in their place: at whole numbers, at multiples of the step."""
+        """The nearest possible points: at whole numbers, at multiples of the step."""
         columns = [_snap(points[:, number], grid) for number, grid in enumerate(self._grids)]
         return numpy.stack(columns, axis=1) if columns else points
 
     def features(self, points: Array) -> Array:
-        """What a model is told of snapped points, shape (points, features)."""
+        """The features of snapped points for a model, shape (points, features)."""
         exists = self._exists(points)
         return numpy.concatenate(
             [self._features(number, points[:, number], exists[:, number]) for number in range(len(self.places))], axis=1
@@ -64,7 +64,7 @@ class Encoding:
         return self.snapped(changed)
 
     def shaken(self, points: Array, step: float, source: Any) -> Array:
-        """Each point with all of its numbers changed, by `step` (standard deviation, of the range)."""
+        """Each point with all of its numbers changed, by `step` (standard deviation, as a share of the range)."""
         moved = numpy.clip(points + source.normal(0, step, points.shape), 0, 1)
         is_choice = numpy.array([isinstance(place.dimension, Choice) for place in self.places])
         return self.snapped(numpy.where(is_choice, points, moved))
@@ -77,7 +77,7 @@ class Encoding:
         return (options[:, None] == numpy.arange(dimension.size)) * exists[:, None] * 1.0
 
     def _exists(self, points: Array) -> Array:
-        """Which dimensions exist in which point: the condition of each stands before it."""
+        """Which dimensions exist in which point; a dimension's condition precedes it."""
         exists = numpy.ones(points.shape, dtype=bool)
         for number, place in enumerate(self.places):
             if place.parent:
@@ -89,12 +89,12 @@ class Encoding:
         return exists
 
     def _existing(self, points: Array, source: Any) -> Array:
-        """One of the dimensions that exist, at random, for each point."""
+        """A random existing dimension of each point."""
         return numpy.argmax(source.random(points.shape) * self._exists(points), axis=1)
 
 
 def _grid(place: PlacedDimension) -> Array | None:
-    """The places of all values, in order; None: there are too many."""
+    """The places of all values, in order; None: too many."""
     dimension = place.dimension
     if dimension.size is None or dimension.size > _FINE:
         return None

@@ -1,14 +1,14 @@
 """GPTuner: Bayesian optimization with a Gaussian process, by scikit-learn.
 
-The process has a Matérn kernel, fitted anew for each proposal, with one length for all features: with one for each, the
-few results of a search mislead it. Its acquisition is the expected improvement, the confidence bound or the probability
-of improvement: J. Snoek, H. Larochelle, R. P. Adams, "Practical Bayesian Optimization of Machine Learning Algorithms",
-NeurIPS 2012. Running trials are supposed to have the result that the process expects of them, the kriging believer:
+The process has a Matérn kernel, fitted again for each proposal, with one length for all features: with one per feature,
+the few results of a search mislead it. Its acquisition is the expected improvement, the confidence bound or the
+probability of improvement: J. Snoek, H. Larochelle, R. P. Adams, "Practical Bayesian Optimization of Machine Learning
+Algorithms", NeurIPS 2012. Running trials are assumed to have the result that the process expects, the kriging believer:
 D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is Well-Suited to Parallelize Optimization", 2010. Trials that failed,
-were stopped early or had no finite result count like the worst one: X. Song et al., "The Vizier Gaussian Process Bandit
-Algorithm", arXiv:2408.11527, make what is infeasible as bad.
+were stopped early or had no finite result count like the worst one, like infeasible trials in X. Song et al., "The
+Vizier Gaussian Process Bandit Algorithm", arXiv:2408.11527.
 
-A proposal takes a tenth of a second to some seconds.
+A proposal takes between a tenth of a second and some seconds.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 #: Bounds of the lengths, in ranges.
 _LENGTHS = (0.05, 20.0)
 _NOISE = (1e-8, 0.1)
-#: So many points at a time, for the sake of memory.
+#: Maximum number of points at a time, to limit memory.
 _PIECE = 10_000
 
 
 class GPTuner(ModelTuner):
-    """`kappa`: weight of the uncertainty in `ucb`; `xi`: what an improvement is more than, in `ei` and `poi`; `nu`: of
-    the kernel; `alpha`: variance of the noise that results have at least."""
+    """`kappa`: weight of the uncertainty in `ucb`; `xi`: minimum improvement in `ei` and `poi`; `nu`: of the kernel;
+    `alpha`: minimum variance of the noise."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class GPTuner(ModelTuner):
             believed = numpy.concatenate([losses, process.predict(running)])
             features = numpy.concatenate([features, running])
             process = self._process(process.kernel_, None).fit(features, believed)
-        best = float(process.predict(features).min())  # with noise, the least result may be luck
+        best = float(process.predict(features).min())  # with noise, the minimum result may be luck
         return partial(self._acquisition, process, best)
 
     def _process(self, kernel: Any, optimizer: str | None) -> Any:
@@ -88,7 +88,7 @@ class GPTuner(ModelTuner):
         return numpy.concatenate([self._promise(mean, numpy.maximum(spread, 1e-12), best) for mean, spread in found])
 
     def _promise(self, mean: Array, deviation: Array, best: float) -> Array:
-        """How promising points are, by their mean loss and its standard deviation."""
+        """The acquisition of points, from their mean loss and its standard deviation."""
         import numpy
         from scipy.special import ndtr
 

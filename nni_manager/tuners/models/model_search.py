@@ -1,11 +1,11 @@
-"""Search with a model of the results: what GPTuner and SMAC have in common.
+"""Search with a model of the results: the base of GPTuner and SMAC.
 
-The first trials are spread evenly (a Sobol sequence, shifted by the seed). After that, a model of the results is made
-for each proposal, and the point with the greatest acquisition is proposed: of many random ones and of the best trials,
-those that promise most are improved step by step. Trials that failed, were stopped early or had no finite result count
-like the worst one that has a result; running trials like what the model expects of them, so that proposals keep apart.
+The first trials are spread evenly (a Sobol sequence, shifted by the seed). After that, a model of the results is built
+for each proposal, and the point with the greatest acquisition is proposed: of many random points and the best trials,
+the most promising are improved step by step. Trials that failed, were stopped early or had no finite result count like
+the worst one with a result; running trials like the model's expectation, so that proposals keep apart.
 
-scikit-learn and scipy are imported on first use: they take a second.
+scikit-learn and scipy are imported on first use, as they take a second.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from nni_manager.tuners.learning import LearningTuner, Units
 if TYPE_CHECKING:
     from nni_manager.tuners.models.encoding import Array, Encoding
 
-#: Of more results than twice that, the best and the newest ones are modelled.
+#: With more results than twice this number, only the best and the newest ones are modelled.
 _HALF = 200
-#: How many numbers the candidates of one proposal may take: with many results there are fewer candidates.
+#: Maximum number of values in the candidates of one proposal: with many results there are fewer candidates.
 _WORK = 1_000_000
 _ROUNDS = 20
 
 
-#: How promising points are by a model of the results: features → shape (points,); the greatest is tried next.
+#: The acquisition by a model of the results: features → shape (points,); the greatest is proposed.
 Model = Callable[[Any], Any]
 
 
 class ModelTuner(LearningTuner):
-    """`starts`: trials before there is a model; `candidates`: random points, of which so many as `climbers`, with as
-    many of the best trials, are improved."""
+    """`starts`: trials before there is a model; `candidates`: number of random points; the best `climbers` of them, and
+    as many of the best trials, are improved."""
 
     def __init__(
         self, *, optimize_mode: OptimizeModeName, seed: int | None, starts: int, candidates: int, climbers: int
@@ -64,7 +64,7 @@ class ModelTuner(LearningTuner):
         if len(self.observed) < max(self._starts, 1):
             return self.parameters(self._spread(parameter_id), source)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a fit that has not converged, which is good enough
+            warnings.simplefilter("ignore")  # about a fit that has not converged, which is good enough
             return self._by_model(source)
 
     def _spread(self, parameter_id: int) -> Units:
@@ -91,7 +91,7 @@ class ModelTuner(LearningTuner):
         return self._first_new(self._promising(encoding, model, chance), source)
 
     def _modelled(self) -> tuple[list[Units], list[float]]:
-        """The results that the model is made of; bad ones are as bad as the worst."""
+        """The results for the model; bad ones count like the worst."""
         ended = self.ended
         if len(ended) > 2 * _HALF:
             best = sorted(ended[:-_HALF], key=lambda one: one[1])[:_HALF]
@@ -100,7 +100,7 @@ class ModelTuner(LearningTuner):
         return [units for units, _ in ended], [min(loss, worst) for _, loss in ended]
 
     def _promising(self, encoding: Encoding, model: Model, chance: Any) -> list[Units]:
-        """Points by their acquisition, the greatest first."""
+        """Points by their acquisition, greatest first."""
         import numpy
 
         def gain(points: Array) -> Array:
@@ -126,7 +126,7 @@ class ModelTuner(LearningTuner):
         return any(units == one for one, _ in self.ended) or units in self.running
 
     def _first_new(self, found: list[Units], source: random.Random) -> dict[str, object]:
-        """The first that was not tried, if there is one; else one that is drawn."""
+        """The first untried point, if any; otherwise a drawn one."""
         for units in found:
             proposal = self.parameters(units, source)
             if not self.was_tried(proposal):

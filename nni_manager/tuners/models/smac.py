@@ -1,11 +1,11 @@
-"""SMAC: sequential model-based configuration, a random forest in place of a Gaussian process, by scikit-learn.
+"""SMAC: sequential model-based configuration, with a random forest instead of a Gaussian process, by scikit-learn.
 
 F. Hutter, H. Hoos, K. Leyton-Brown, "Sequential Model-Based Optimization for General Algorithm Configuration", LION
-2011: the forest's trees disagree where little is known; the expected improvement is climbed from the best trials by
-changes of one value at a time; some proposals are drawn at random. Losses are taken on a logarithmic scale; trials that
-failed, were stopped early or had no finite result count like the worst one: M. Lindauer et al., "SMAC3: A Versatile
-Bayesian Optimization Package for Hyperparameter Optimization", JMLR 2022. Running trials are supposed to have the
-result that the forest expects of them (the kriging believer of D. Ginsbourger, R. Le Riche, L. Carraro, 2010).
+2011: the forest's trees disagree where little is known; a local search from the best trials maximizes the expected
+improvement by changing one value at a time; some proposals are random. Losses are taken on a logarithmic scale; trials
+that failed, were stopped early or had no finite result count like the worst one: M. Lindauer et al., "SMAC3: A
+Versatile Bayesian Optimization Package for Hyperparameter Optimization", JMLR 2022. Running trials are assumed to have
+the result that the forest expects (the kriging believer of D. Ginsbourger, R. Le Riche, L. Carraro, 2010).
 
 A proposal takes some tenths of a second.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from nni_manager.tuners.models.encoding import Array
 
 _TREES = 20
-#: The share of proposals that are drawn at random (Lindauer et al.).
+#: The share of random proposals (Lindauer et al.).
 _RANDOM = 0.08
 
 
 class SMAC(ModelTuner):
-    """`config_dedup`: what is drawn at random is not proposed again either, as long as there is something else."""
+    """`config_dedup`: random proposals are not repeated, either, as long as there are others."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ def _predict(forest: Any, features: Array) -> tuple[Array, Array]:
 
     trees = [one.tree_ for one in forest.estimators_]
     features = numpy.ascontiguousarray(features, dtype=numpy.float32)
-    leaves = [tree.apply(features) for tree in trees]  # what `forest.apply` does around it takes ten times as long
+    leaves = [tree.apply(features) for tree in trees]  # `forest.apply` adds overhead that takes ten times as long
     means = numpy.stack([tree.value[leaf, 0, 0] for tree, leaf in zip(trees, leaves, strict=True)])
     within = numpy.stack([tree.impurity[leaf] for tree, leaf in zip(trees, leaves, strict=True)])
     return means.mean(axis=0), numpy.sqrt(means.var(axis=0) + within.mean(axis=0) + 1e-12)
 
 
 def _logarithmic(losses: Array) -> Array:
-    """Losses on a logarithmic scale from the least one, so that good ones lie apart."""
+    """Losses on a logarithmic scale from the minimum, so that good ones are far apart."""
     import numpy
 
-    halved = losses / 2  # so that the largest numbers have a difference
+    halved = losses / 2  # so that the difference of the largest numbers is finite
     least, spread = halved.min(), numpy.ptp(halved)
     return numpy.log((halved - least) / spread + 0.05) if spread > 0 else losses

@@ -119,7 +119,7 @@ def test_lost_answers_and_a_killed_daemon_cost_nothing(daemon: Daemon, workspace
     check(daemon, workspace, id, 6)
 
 
-def test_tokens_expire_while_trials_run_and_none_is_lost(
+def test_no_trial_is_lost_when_tokens_expire(
     daemon: Daemon, workspace: Workspace, tmp_path: Path, tokens: list[str]
 ) -> None:
     """Once for another that is at hand, and once for none, until a person has logged in again."""
@@ -206,6 +206,6 @@ def test_trials_work_on_shared_storage(daemon: Daemon, workspace: Workspace, tmp
     assert trial["status"] == "FAILED"
     words = "sharedStorage.remoteMountPoint: /mnt/elsewhere is not mounted, and "
     assert trial["message"].startswith(words) and not trial["lastWords"], trial
-    assert trial["message"].endswith("keep what they leave in the workspace's own container"), "it is whole"
+    assert trial["message"].endswith("store files in the workspace's own container"), "it is whole"
     with pytest.raises(AssertionError, match=r"sharedStorage\.remoteMountPoint"):
         create(daemon, workspace, tmp_path / "code", 1, ODD, {**storage, "remoteMountPoint": "mnt"})

@@ -76,7 +76,7 @@ async def test_a_foreign_job_of_the_same_name_is_not_adopted(world: AmlWorld) ->
     assert set(world.workspace.jobs) == {spec.name, f"{spec.name}-{spec.nonce}"}
 
 
-async def test_no_word_of_the_user_and_no_secret_stands_in_a_command(world: AmlWorld) -> None:
+async def test_command_has_no_user_text_and_no_secret(world: AmlWorld) -> None:
     async with world.make(jobTimeout=240) as platform:
         await insisted(platform, world.command("aaaaa", "echo '${{inputs.x}}' \"$HOME\""))
     (entry,) = world.workspace.jobs.values()
@@ -134,7 +134,7 @@ async def test_429_is_obeyed(world: AmlWorld) -> None:
     assert asyncio.get_running_loop().time() - began >= 0.9
 
 
-async def test_a_token_that_is_refused_is_asked_for_anew(world: AmlWorld) -> None:
+async def test_refused_token_is_renewed(world: AmlWorld) -> None:
     async with world.make((GOOD, "the-next")) as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         world.server.tokens[:] = ["the-next"]
@@ -156,7 +156,7 @@ async def test_a_stop_that_crosses_a_success_leaves_it_one(world: AmlWorld, monk
     assert world.workspace.jobs[handle.job_name]["status"] == "Completed"
 
 
-async def test_cleaning_cancels_what_is_left_and_removes_the_files(world: AmlWorld) -> None:
+async def test_clean_cancels_leftover_jobs_and_removes_files(world: AmlWorld) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
     assert list(world.directory(handle.job_name).iterdir())
@@ -165,7 +165,7 @@ async def test_cleaning_cancels_what_is_left_and_removes_the_files(world: AmlWor
     assert not list(world.directory(handle.job_name).iterdir())
 
 
-async def test_cleaning_while_it_is_entered_leaves_jobs_that_run_and_the_files(world: AmlWorld) -> None:
+async def test_clean_while_entered_keeps_running_jobs_and_files(world: AmlWorld) -> None:
     """As after a start of the daemon, for attempts that were given up while the service was away."""
     async with world.make() as platform:
         given_up = await insisted(platform, world.command("aaaaa", "true"))
@@ -201,7 +201,7 @@ async def test_sovereign_clouds_have_addresses_of_their_own(world: AmlWorld) -> 
     assert AmlConfig.model_validate({**settings, "endpoint": None}).address == "https://management.azure.com"
 
 
-async def test_only_what_runners_write_is_copied_and_only_what_grew(world: AmlWorld, tmp_path: Path) -> None:
+async def test_only_grown_runner_files_are_copied(world: AmlWorld, tmp_path: Path) -> None:
     source = world.workspace.blobs.folder / "p"
     for name, text in {
         "stdout": "one\n",
@@ -240,7 +240,7 @@ async def test_code_that_another_put_meanwhile_is_used(world: AmlWorld) -> None:
     assert len(world.workspace.jobs) == 2
 
 
-async def test_datastores_that_take_identities_alone_are_named_before_any_job(world: AmlWorld) -> None:
+async def test_identity_only_datastores_are_found_by_preflight(world: AmlWorld) -> None:
     world.workspace.auth_mode = "Identity"
     findings = await world.make().preflight()
     assert any("identity" in one.subject + one.sentence + one.fix for one in findings)

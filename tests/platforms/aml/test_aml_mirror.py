@@ -64,7 +64,7 @@ async def test_pieces_are_read_until_the_whole_is_there(copy: Copy) -> None:
     assert copy.text("stdout") == "one\ntwo\n"
 
 
-async def test_a_log_is_copied_up_to_its_limit_and_results_are_copied_whole(copy: Copy) -> None:
+async def test_log_copy_is_limited_and_result_copy_is_complete(copy: Copy) -> None:
     copy.greet(_ONE)
     long = "x" * (3 * MOST)
     copy.put("stdout", long[:MOST])
@@ -76,7 +76,7 @@ async def test_a_log_is_copied_up_to_its_limit_and_results_are_copied_whole(copy
     copy.put("stdout", long + "y")
     await copy.mirror.sync("job")
     found = copy.text("stdout")
-    assert found.startswith(long[:MOST] + "\n[nni_manager: this log is longer than maxLogSize; all of it is p/stdout")
+    assert found.startswith(long[:MOST] + "\n[nni_manager: this log exceeds maxLogSize; the complete log is p/stdout")
     assert len(found) < MOST + 200 and found.count("nni_manager") == 1
 
 
@@ -124,7 +124,7 @@ class _Empty:
         return {}
 
 
-async def test_a_job_that_is_forgotten_in_the_moment_of_a_look_ends_none_of_the_looks(tmp_path: Path) -> None:
+async def test_job_forgotten_during_check_does_not_end_checks(tmp_path: Path) -> None:
     """That would be a fault of ours, which only a person's resume gets over."""
     storage = _Empty()
     mirror = storage.mirror = Mirror(cast(Blobs, storage), MOST)

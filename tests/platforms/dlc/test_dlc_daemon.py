@@ -104,7 +104,7 @@ def dsw(tmp_path: Path) -> Iterator[Dsw]:
             machine.service.kill_all()
 
 
-def test_lost_answers_a_late_list_and_a_killed_daemon_cost_nothing(dsw: Dsw) -> None:
+def test_lost_answers_late_list_and_killed_daemon_are_harmless(dsw: Dsw) -> None:
     dsw.service.faults.list_lag_s, dsw.service.faults.lost_creations = 5.0, 6
     id = dsw.create(REPORT, trials=12)
     until(lambda: len(dsw.service.jobs.by_id) >= 3)
@@ -116,7 +116,7 @@ def test_lost_answers_a_late_list_and_a_killed_daemon_cost_nothing(dsw: Dsw) -> 
     assert SECRET not in dsw.daemon.log() + (dsw.daemon.data / id / "log" / "nnimanager.log").read_text()
 
 
-def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trial_is_lost_when_access_key_is_rotated(dsw: Dsw, monkeypatch: pytest.MonkeyPatch) -> None:
     dsw.service.faults.hold = True
     monkeypatch.setenv("KEY_ID", "LTAIexample")
     monkeypatch.setenv("KEY", SECRET)
@@ -132,9 +132,7 @@ def test_an_access_key_is_rotated_while_trials_run_and_none_is_lost(dsw: Dsw, mo
     dsw.check(id, 3)
 
 
-def test_commands_reach_the_shell_unchanged_where_the_manager_is_out_of_reach(
-    dsw: Dsw, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_is_unchanged_when_manager_is_unreachable(dsw: Dsw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(sandbox.IMAGE, sandbox.SOON_READ)
     id = dsw.create(ODD + REPORT, trials=1, nniManagerIp="127.0.0.2")
     dsw.daemon.wait(id, "DONE", timeout_s=90)

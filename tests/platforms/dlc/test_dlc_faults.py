@@ -32,7 +32,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield world
 
 
-async def test_a_hundred_lost_answers_and_a_late_list_make_no_second_job(world: VirtualDlc) -> None:
+async def test_lost_answers_and_late_list_create_no_second_job(world: VirtualDlc) -> None:
     world.service.faults.lost_creations, world.service.faults.list_lag_s = 100, 5.0
     async with world.make() as platform:
         specs = [world.command(f"t{number:04}", "true") for number in range(100)]
@@ -121,7 +121,7 @@ async def test_states_of_removed_and_stopped_jobs(world: VirtualDlc) -> None:
     assert reports[stopped].state is JobState.CANCELLED
 
 
-async def test_unknown_word_changes_nothing(world: VirtualDlc) -> None:
+async def test_unknown_status_changes_nothing(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
         world.service.faults.statuses[handle.data.split('"')[3]] = "Defragmenting"
@@ -209,7 +209,7 @@ async def test_job_with_an_ended_runner_is_not_stopped(world: VirtualDlc) -> Non
     assert world.jobs_of(other.job_name)[0].stopped_s is not None, "its end was not reported"
 
 
-async def test_cleaning_stops_what_is_left_and_removes_the_files(world: VirtualDlc) -> None:
+async def test_clean_stops_leftover_jobs_and_removes_files(world: VirtualDlc) -> None:
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))
     folder = world.directory(handle.job_name)
@@ -240,7 +240,7 @@ async def test_cleaning_while_it_is_entered_leaves_jobs_that_run(world: VirtualD
         ({"ecsSpec": "ecs.huge"}, "ecs.huge"),
     ],
 )
-async def test_refusal_has_the_words_of_the_service(world: VirtualDlc, fields: dict[str, str], words: str) -> None:
+async def test_refusal_contains_message_of_service(world: VirtualDlc, fields: dict[str, str], words: str) -> None:
     async with world.make(**fields) as platform:
         with pytest.raises(SubmitRejected, match=words):
             await platform.submit(world.command("aaaaa", "true"))
@@ -261,7 +261,7 @@ async def test_wrong_clock_is_named_and_holds_no_service(world: VirtualDlc) -> N
     assert len(world.service.jobs.by_id) == 2
 
 
-async def test_service_is_away_for_an_experiment_that_begins_with_a_wrong_clock(world: VirtualDlc) -> None:
+async def test_wrong_clock_at_start_makes_service_unavailable(world: VirtualDlc) -> None:
     world.service.faults.ahead_s = 3600.0
     with pytest.raises(PlatformUnavailable, match="this machine's clock"):
         async with world.make():
@@ -281,9 +281,7 @@ async def test_creation_that_a_proxy_doubled_makes_one_job(world: VirtualDlc) ->
 
 
 @pytest.mark.parametrize(("answer", "is_open"), [((408, "RequestTimeout"), True), ((409, "OperationConflict"), False)])
-async def test_creation_that_may_be_repeated_holds_no_service(
-    world: VirtualDlc, answer: tuple[int, str], is_open: bool
-) -> None:
+async def test_repeatable_creation_causes_no_hold(world: VirtualDlc, answer: tuple[int, str], is_open: bool) -> None:
     world.service.faults.creations = [answer]
     async with world.make() as platform:
         with pytest.raises(PlatformUnavailable) as raised:
@@ -355,7 +353,7 @@ async def test_unlisted_job_survives_a_refusal(world: VirtualDlc) -> None:
             assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
 
 
-async def test_a_stop_that_is_refused_is_repeated_until_the_job_has_ended(world: VirtualDlc) -> None:
+async def test_refused_stop_is_repeated_until_job_has_ended(world: VirtualDlc) -> None:
     world.service.faults.pretend_s = 1e9
     async with world.make() as platform:
         handle = await insisted(platform, world.command("aaaaa", "true"))

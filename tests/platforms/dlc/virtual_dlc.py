@@ -108,7 +108,7 @@ async def until_ended(
 
 
 async def _look_every_five_seconds(self: Pull) -> None:
-    """Its own waits are no multiples of what virtual time can tell apart."""
+    """Its own waits are not multiples of the resolution of virtual time."""
     while True:
         await self.look()
         await asyncio.sleep(5)

@@ -56,7 +56,7 @@ def test_an_id_is_ours_alone_and_fits(experiment_id: str, attempt: str) -> None:
         assert not ids_of("another", name).fullmatch(id)
 
 
-async def test_the_same_submission_again_is_answered_with_200_and_an_error(world: DltsWorld) -> None:
+async def test_repeated_submission_is_answered_with_200_and_error(world: DltsWorld) -> None:
     async with world.make() as platform:
         first = await accepted(world, platform, "a")
         assert await accepted(world, platform, "a") == first
@@ -68,7 +68,7 @@ async def test_a_refusal_in_a_200_is_one(world: DltsWorld) -> None:
             await insist(world, lambda: platform.submit(world.command("aaaaa", "true")))
 
 
-async def test_a_database_that_takes_nothing_is_asked_again(world: DltsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_submission_is_retried_after_database_failure(world: DltsWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nni_manager.platforms.dlts.platform.job_id", lambda *_: "x" * 51)
     async with world.make() as platform:
         with pytest.raises(PlatformUnavailable, match="database") as raised:
@@ -100,7 +100,7 @@ async def test_short_lists_lose_no_job(world: DltsWorld) -> None:
     assert all(states <= {JobState.RUNNING, JobState.UNKNOWN} and JobState.RUNNING in states for states in found)
 
 
-async def test_list_without_a_database_is_no_list(world: DltsWorld) -> None:
+async def test_list_without_database_is_invalid(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
@@ -116,7 +116,7 @@ async def test_one_answer_that_lacks_a_job_is_not_believed(world: DltsWorld) -> 
     world.pretend()
     async with world.make() as platform:
         handle = await running(world, platform, "a")
-        for _ in range(2):  # a job that is seen again begins anew
+        for _ in range(2):  # a job that is seen again starts over
             world.fake.control("behaviour", queries=["list", "status"])
             await asyncio.sleep(2 * MISSED_S)
             assert (await platform.observe([handle]))[handle].state is JobState.UNKNOWN
@@ -142,7 +142,7 @@ async def test_a_paused_job_waits_and_says_so(world: DltsWorld) -> None:
         handle = await running(world, platform, "a")
         world.fake.control("status", id=handle.data, status="paused")
         report = await seen(world, platform, handle, JobState.PENDING)
-        assert report.wait is not None and "resumed in the dashboard" in report.wait.sentence
+        assert report.wait is not None and "resume it in the dashboard" in report.wait.sentence
         assert report.link == f"{world.fake.address}/jobs/.default/{handle.data}"
 
 
@@ -187,7 +187,7 @@ async def test_kill_of_ended_and_unknown_jobs_is_quiet(world: DltsWorld) -> None
             await platform.cancel([killed, unknown], 0)
 
 
-async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_job_that_account_cannot_kill_is_named(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
     world.pretend()
     async with world.make() as platform:
         theirs, ours = [await running(world, platform, f"t{number}") for number in range(2)]
@@ -197,12 +197,12 @@ async def test_job_that_the_account_may_not_kill_is_named(world: DltsWorld, capl
         await seen(world, platform, ours, JobState.CANCELLED)
     said = [one.message for one in caplog.records if theirs.data in one.message]
     assert said == [
-        f"DLWorkspace does not let {EMAIL} kill the job {theirs.data}, which is another account's; "
+        f"DLWorkspace does not let {EMAIL} kill job {theirs.data}, which belongs to another account; "
         "kill it in the dashboard as its owner"
     ]
 
 
-async def test_failure_has_the_words_of_the_service(world: DltsWorld) -> None:
+async def test_failure_contains_message_of_service(world: DltsWorld) -> None:
     async with world.make() as platform:
         handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
         await world.start_job(handle.job_name)
@@ -210,7 +210,7 @@ async def test_failure_has_the_words_of_the_service(world: DltsWorld) -> None:
     assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: pod failed")
 
 
-async def test_failure_is_told_without_words_that_cannot_be_had(world: DltsWorld) -> None:
+async def test_failure_is_reported_without_unavailable_message(world: DltsWorld) -> None:
     async with world.make() as platform:
         handle = await taken(world, platform, world.command("aaaaa", "exit 3"))
         world.fake.control("behaviour", queries=["status"])
@@ -219,7 +219,7 @@ async def test_failure_is_told_without_words_that_cannot_be_had(world: DltsWorld
     assert (report.state, report.message) == (JobState.FAILED, "DLWorkspace: the job failed")
 
 
-async def test_a_password_is_rotated_and_never_told(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
+async def test_rotated_password_is_never_shown(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     world.pretend()
     async with world.make() as platform:
@@ -253,7 +253,7 @@ async def test_gpus_are_of_the_teams_kind(world: DltsWorld) -> None:
     assert (job["jobParams"]["gpuType"], job["jobParams"]["resourcegpu"]) == ("P40", 2)
 
 
-async def test_the_home_folder_is_shared_where_nothing_else_is_said(world: DltsWorld) -> None:
+async def test_home_folder_is_shared_by_default(world: DltsWorld) -> None:
     folders = {"localStorageMountPoint": None, "containerStorageMountPoint": None}
     world.share_home()
     async with world.make(**folders) as platform:

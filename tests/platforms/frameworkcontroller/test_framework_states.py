@@ -26,7 +26,7 @@ def not_created(code: int, message: str) -> Observation:
 
 
 @pytest.mark.parametrize("code", [-200, -310])
-def test_pod_that_the_server_refuses_is_a_refused_job_with_its_words(code: int) -> None:
+def test_pod_refused_by_server_is_refused_job_with_message(code: int) -> None:
     report = not_created(code, 'pods "x" is forbidden: violates PodSecurity "restricted:latest"')
     assert (report.state, report.cause) == (JobState.FAILED, Reason.SUBMIT_REJECTED)
     assert report.message == 'Failed to create Pod: pods "x" is forbidden: violates PodSecurity "restricted:latest"'
@@ -61,6 +61,6 @@ def test_pod_that_failed_without_a_container(pod: dict[str, Any], state: JobStat
     assert pod.get("message", "") in report.message
 
 
-def test_diagnostics_that_are_no_json_are_shown_as_they_are() -> None:
+def test_non_json_diagnostics_are_shown_unchanged() -> None:
     assert completed(-310, "Failed to create Pod: odd").message == "Failed to create Pod: odd"
     assert completed(-300, "Pod failed: odd").message == "Pod failed: odd"

@@ -53,7 +53,7 @@ _LOOK_AGAIN_S = 0.2
 class Place:
     """A namespace."""
 
-    #: The kubeconfig of a user with the rights that tests need beside the adapter's.
+    #: The kubeconfig of a user with the rights that tests need in addition to the adapter's.
     owner: Path
     namespace: str
     #: Of pods that are none of ours.

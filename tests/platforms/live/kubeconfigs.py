@@ -44,7 +44,7 @@ class Kubeconfig:
         return Kubeconfig(cluster=self.cluster, user={"token": token})
 
     def at(self, address: str, authority: Path) -> Kubeconfig:
-        """The same user, and the cluster at another address. `authority`: who signed the certificate there, PEM."""
+        """The same user, and the cluster at another address. `authority`: the signer of its certificate, PEM."""
         return Kubeconfig(cluster={"server": address, "certificate-authority": str(authority)}, user=self.user)
 
     def write(self, path: Path, namespace: str) -> Path:

@@ -50,7 +50,7 @@ async def api(kubeconfig: Path, kind: type[client.ApiClient] = client.ApiClient)
 
 
 class PodOrders:
-    """Between this machine and trials in the pods of a namespace. `kubeconfig`: of a user who may exec there."""
+    """Between this machine and trials in the pods of a namespace. `kubeconfig`: of a user that may exec there."""
 
     def __init__(self, kubeconfig: Path, namespace: str, patience_s: float) -> None:
         self._kubeconfig = kubeconfig

@@ -62,7 +62,7 @@ def heard() -> Iterator[Interrupts]:
 
 
 def command(tests: Sequence[str], folder: Path, options: Sequence[str], only: str) -> list[str]:
-    """`tests`: modules beside this one; `only`: as pytest's ``-k``; empty: all."""
+    """`tests`: modules in this folder; `only`: as pytest's ``-k``; empty: all."""
     return [
         sys.executable,
         "-m",

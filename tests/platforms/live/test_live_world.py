@@ -45,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
             yield found
 
 
-def test_a_service_that_a_config_names_is_put_through_the_suite(tmp_path: Path) -> None:
+def test_service_of_config_runs_suite(tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text(_CONFIG)
     done = _live("--kind", "scripted", "--live-config", str(tmp_path / "config.yml"), "--only", _SOME)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +53,7 @@ def test_a_service_that_a_config_names_is_put_through_the_suite(tmp_path: Path) 
     assert "nothing is left there" in done.stdout
 
 
-def test_a_cluster_that_a_kubeconfig_names_is_put_through_the_suite(cluster: FakeCluster) -> None:
+def test_cluster_of_kubeconfig_runs_suite(cluster: FakeCluster) -> None:
     """With an account that has the README's rights alone, and the digits example."""
     done = _live(*_of(cluster, "frameworkcontroller"), "--trials", "1", "--only", f"{_OF_CLUSTER} or digits")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -73,7 +73,7 @@ def test_an_interrupted_run_leaves_nothing(cluster: FakeCluster) -> None:
     assert _left(cluster) == []
 
 
-def test_without_its_operator_nothing_is_made(cluster: FakeCluster) -> None:
+def test_nothing_is_created_without_operator(cluster: FakeCluster) -> None:
     cluster.remove(CRDS, "adaptdljobs.adaptdl.petuum.com")
     done = _live(*_of(cluster, "adl"))
     assert done.returncode == 2 and "install its operator" in done.stderr, done.stdout + done.stderr

@@ -72,7 +72,7 @@ async def test_every_trial_has_cards_of_its_own_and_says_which(world: LocalWorld
         assert (await world.environment(await start(world, platform, "c")))[protocol.ENV_GPUS] == "0"
 
 
-async def test_a_job_says_itself_how_many_cards_it_gets(world: LocalWorld) -> None:
+async def test_job_sets_its_number_of_cards(world: LocalWorld) -> None:
     async with make(world) as platform:
         without = await start(world, platform, "a", gpus=0)
         both = await start(world, platform, "b", gpus=2)
@@ -90,7 +90,7 @@ async def test_new_daemon_knows_the_owners_of_gpus(world: LocalWorld) -> None:
         await refused(world, platform, "c")
 
 
-async def test_a_card_is_free_when_the_last_process_of_its_trial_is_gone(world: LocalWorld) -> None:
+async def test_card_is_free_after_last_process_of_trial(world: LocalWorld) -> None:
     async with make(world, gpuIndices=[1]) as platform:
         spec = replace(world.command("a", "setsid sleep 600 & exit 0"), gpu_number=1, grace_period_s=0)
         answer = await insist(world, lambda: platform.submit(spec))
@@ -99,7 +99,7 @@ async def test_a_card_is_free_when_the_last_process_of_its_trial_is_gone(world: 
         assert (await world.environment(await start(world, platform, "b")))[protocol.ENV_GPUS] == "1"
 
 
-async def test_cards_of_others_are_left_alone_and_drawing_does_not_count(world: LocalWorld, driver: FakeDriver) -> None:
+async def test_foreign_cards_are_unused_and_drawing_is_ignored(world: LocalWorld, driver: FakeDriver) -> None:
     driver.show({0: [OnCard(os.getpid(), 11264)], 1: [OnCard(os.getpid(), kind="G")]})
     async with make(world) as platform, make(world, service="local-2", useActiveGpu=True) as bold:
         assert (await world.environment(await start(world, platform, "a")))[protocol.ENV_GPUS] == "1"
@@ -151,7 +151,7 @@ async def test_preflight_and_plan(world: LocalWorld, driver: FakeDriver) -> None
     driver.show({1: [OnCard(os.getpid())]})
     [finding] = await make(world, gpuIndices=[2]).preflight()
     assert (finding.severity, finding.subject) == (Severity.WRONG, "GPUs of this machine")
-    assert "gpuIndices names GPU 2" in finding.sentence and finding.fix
+    assert "gpuIndices contains GPU 2" in finding.sentence and finding.fix
     [finding] = await make(world).preflight()
     assert (finding.severity, finding.sentence) == (Severity.FINE, "2 read by nvidia-smi, 1 free for these trials now")
     assert await make(world, trialGpuNumber=0).preflight() == ()

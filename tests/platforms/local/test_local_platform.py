@@ -33,7 +33,7 @@ from trial_runner import protocol
 pytestmark = pytest.mark.acceptance
 
 FINAL = tuple(state for state in JobState if state.is_final)
-#: From this kernel on the exit code of a process that is no child can be learnt.
+#: First kernel that reports the exit code of a process that is not a child.
 CODES_OF_ORPHANS = tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 15)
 
 
@@ -127,7 +127,7 @@ with open(os.environ["NNI_OUTPUT_DIR"] + "/stray", "wb") as file:
 """
 
 
-async def test_a_stray_in_a_session_of_its_own_without_environment_ends_with_its_job(world: LocalWorld) -> None:
+async def test_stray_without_environment_ends_with_job(world: LocalWorld) -> None:
     (world.code / "stray.py").write_text(STRAY)
     handle, report = await run(world, "python3 -I -S stray.py")
     assert report.state is JobState.SUCCEEDED
@@ -135,7 +135,7 @@ async def test_a_stray_in_a_session_of_its_own_without_environment_ends_with_its
     assert not is_alive(stray)
 
 
-async def test_a_child_in_a_session_of_its_own_is_cancelled_with_its_job(world: LocalWorld) -> None:
+async def test_child_in_own_session_is_cancelled_with_job(world: LocalWorld) -> None:
     async with world.make() as platform:
         # `$!` is setsid itself, which becomes the sleep: a background job leads no group, so it need not fork.
         command = 'setsid sleep 1000 & echo $! > "$NNI_OUTPUT_DIR/child"; echo "{}" >> "$NNI_OUTBOX"; wait'
@@ -147,7 +147,7 @@ async def test_a_child_in_a_session_of_its_own_is_cancelled_with_its_job(world: 
         assert not is_alive(int(text(handle, "child")))
 
 
-async def test_a_job_may_end_in_its_own_way_when_it_is_cancelled(world: LocalWorld) -> None:
+async def test_cancelled_job_can_end_with_own_exit_code(world: LocalWorld) -> None:
     async with world.make() as platform:
         command = "trap 'exit 7' TERM; echo {} >> $NNI_OUTBOX; while :; do sleep 1000 & wait; done"
         handle = await submitted(world, platform, world.command("trial", command))
@@ -346,7 +346,7 @@ async def test_a_killed_keeper_loses_nothing(world: LocalWorld) -> None:
         }
 
 
-async def test_a_job_that_ended_before_its_keeper_was_killed_keeps_its_exit_code(world: LocalWorld) -> None:
+async def test_exit_code_survives_killed_keeper(world: LocalWorld) -> None:
     async with world.make() as platform:
         handle = await running(world, platform, "a")
     await world.tell(handle, "report 1")
@@ -408,9 +408,7 @@ def attempt(tmp_path: Path) -> JobHandle:
         "/etc/hostname",
     ],
 )
-async def test_nothing_outside_the_attempt_and_no_odd_file_is_read(
-    world: LocalWorld, attempt: JobHandle, name: str
-) -> None:
+async def test_only_regular_files_inside_attempt_are_read(world: LocalWorld, attempt: JobHandle, name: str) -> None:
     with pytest.raises(NotFound, match="attempt"):
         await world.make().read_file(attempt, name, 0, 100)
 
@@ -425,7 +423,7 @@ async def test_files_of_the_attempt_are_read(world: LocalWorld, attempt: JobHand
 # ---------------------------------------------------------------------------------------------- checkpoints
 
 
-async def test_checkpoints_are_removed_where_the_experiment_is_now(world: LocalWorld, tmp_path: Path) -> None:
+async def test_checkpoints_are_removed_in_moved_experiment(world: LocalWorld, tmp_path: Path) -> None:
     """A folder that was copied does not cost the original its own."""
     original, copy = (tmp_path / name / "trials" for name in ("original", "copy"))
     for trials in (original, copy):

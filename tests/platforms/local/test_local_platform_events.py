@@ -108,17 +108,13 @@ async def state(platform: LocalPlatform, name: str = "job") -> JobState:
     return (await platform.observe([handle(name)]))[handle(name)].state
 
 
-async def test_an_end_that_overtakes_the_answer_of_the_submission_stays(
-    platform: LocalPlatform, keeper: ScriptedKeeper
-) -> None:
+async def test_end_before_answer_of_submission_is_kept(platform: LocalPlatform, keeper: ScriptedKeeper) -> None:
     keeper.meanwhile = lambda: platform.jobs.on_ended("job", SUCCEEDED)
     await platform.submit(job())
     assert await state(platform) is JobState.SUCCEEDED
 
 
-async def test_an_end_that_overtakes_the_answer_about_followed_jobs_stays(
-    platform: LocalPlatform, keeper: ScriptedKeeper
-) -> None:
+async def test_end_before_answer_of_follow_is_kept(platform: LocalPlatform, keeper: ScriptedKeeper) -> None:
     keeper.jobs["job"] = RUNNING
     keeper.meanwhile = lambda: platform.jobs.on_ended("job", SUCCEEDED)
     assert await state(platform) is JobState.SUCCEEDED
@@ -132,7 +128,7 @@ async def test_a_job_that_was_unknown_and_is_submitted_again_runs(
     assert await state(platform) is JobState.RUNNING
 
 
-async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
+async def test_job_not_named_in_time_is_queried_and_not_lost(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(job())  # its handle is not stored yet
@@ -142,7 +138,7 @@ async def test_a_job_the_store_did_not_name_in_time_is_asked_for_and_not_lost(
     assert keeper.followed() == [{"job": {}}]
 
 
-async def test_stored_lines_of_a_job_without_a_handle_are_not_read_again(
+async def test_stored_lines_without_handle_are_not_read_again(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     await platform.submit(replace(job(), stored={OUTBOX: 12}))
@@ -164,9 +160,7 @@ async def test_a_job_is_followed_once_on_a_connection(
     assert keeper.followed() == [{"job": {}}]
 
 
-async def test_an_end_that_comes_with_the_last_lines_is_told_with_them(
-    platform: LocalPlatform, recorder: Recorder
-) -> None:
+async def test_end_is_delivered_with_last_lines(platform: LocalPlatform, recorder: Recorder) -> None:
     await platform.submit(job())
     woken = len(recorder.woken)
     delivery = platform.jobs.on_lines("job", OUTBOX, 0, 2, ["1"])
@@ -187,7 +181,7 @@ async def test_an_end_with_lines_of_two_outboxes_waits_for_both(platform: LocalP
     assert await state(platform) is JobState.SUCCEEDED
 
 
-async def test_an_end_whose_last_lines_are_not_stored_is_not_told(platform: LocalPlatform, recorder: Recorder) -> None:
+async def test_end_without_stored_last_lines_is_held_back(platform: LocalPlatform, recorder: Recorder) -> None:
     await platform.submit(job())
     delivery = platform.jobs.on_lines("job", OUTBOX, 7, 9, ["1"])  # what comes before them is missing
     platform.jobs.on_ended("job", SUCCEEDED)
@@ -197,7 +191,7 @@ async def test_an_end_whose_last_lines_are_not_stored_is_not_told(platform: Loca
     assert await state(platform) is JobState.RUNNING
 
 
-async def test_a_job_that_has_ended_is_told_of_after_its_last_lines(
+async def test_ended_job_is_reported_after_last_lines(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     keeper.jobs["job"] = SUCCEEDED
@@ -229,9 +223,7 @@ async def test_following_waits_for_results_that_are_being_stored(
     assert keeper.followed() == [{"job": {OUTBOX: 2}}]
 
 
-async def test_an_end_is_not_told_when_results_before_it_were_not_stored(
-    platform: LocalPlatform, recorder: Recorder
-) -> None:
+async def test_end_waits_for_unstored_results(platform: LocalPlatform, recorder: Recorder) -> None:
     gate = asyncio.Event()
 
     async def fail(chunk: DeliveredLines) -> None:
@@ -280,7 +272,7 @@ async def test_no_report_while_the_keeper_is_away(
         await platform.observe([handle()])
 
 
-async def test_every_change_wakes_but_what_the_answer_to_a_submission_tells(
+async def test_every_change_except_submission_answer_wakes(
     platform: LocalPlatform, keeper: ScriptedKeeper, recorder: Recorder
 ) -> None:
     assert recorder.woken == [""]

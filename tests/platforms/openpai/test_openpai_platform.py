@@ -111,7 +111,7 @@ async def test_runner_token_is_not_readable(world: OpenpaiWorld) -> None:
     assert [path for path in world.here.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()] == []
 
 
-async def test_more_jobs_than_the_account_may_submit_wait(world: OpenpaiWorld) -> None:
+async def test_jobs_above_submission_limit_wait(world: OpenpaiWorld) -> None:
     world.pretend()
     platform = OpenpaiPlatform(OpenpaiConfig.model_validate(world.settings()), world.make().host)
     async with platform:
@@ -162,7 +162,7 @@ async def test_unknown_state_changes_nothing(world: OpenpaiWorld) -> None:
         await seen(world, platform, handle, JobState.RUNNING)
 
 
-async def test_a_pending_job_says_why_and_where_to_look(world: OpenpaiWorld) -> None:
+async def test_pending_job_has_reason_and_link(world: OpenpaiWorld) -> None:
     async with world.make() as platform:
         handle = await accepted(world, platform, "a")
         report = await seen(world, platform, handle, JobState.PENDING)
@@ -293,7 +293,7 @@ async def test_commands_of_a_role_are_lines_of_a_script_as_there(world: OpenpaiW
         assert await platform.read_file(handle, "stdout", 0, 100) == b"waited\n"
 
 
-async def test_role_that_reports_begins_with_the_checkpoint_of_another_trial(world: OpenpaiWorld) -> None:
+async def test_reporting_role_starts_with_other_trials_checkpoint(world: OpenpaiWorld) -> None:
     job = users_job('cat "$NNI_CHECKPOINT_DIR/state"; echo mine > "$NNI_CHECKPOINT_DIR/state"')
     async with world.make(openpaiConfig=job) as platform:
         spec = world.command("aaaaa", "none", prelude=copy_from("bbbbb"))
@@ -361,7 +361,7 @@ async def test_expired_token_is_renewed_by_password(world: OpenpaiWorld) -> None
 @pytest.mark.parametrize(
     "answer", [httpx.Response(200, json={}), httpx.Response(404, json={"message": "no such user"})]
 )
-async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: httpx.Response) -> None:
+async def test_old_server_is_queried_for_user_of_token(answer: httpx.Response) -> None:
     def answered(request: httpx.Request) -> httpx.Response:
         is_check = request.url.path.endswith("/tokens/check")
         return httpx.Response(404, json={"code": "NoApiError", "message": "no such API"}) if is_check else answer
@@ -380,17 +380,17 @@ async def test_a_server_without_a_check_of_tokens_is_asked_for_the_user(answer: 
 async def test_token_of_another_user_is_refused(world: OpenpaiWorld) -> None:
     world.fake.control("users", users={"bob": {"tokens": []}, USER: {"tokens": [SECRET]}})
     platform = world.make(username="bob", token=SECRET)
-    with pytest.raises(BadCredentials, match=f"the token is of {USER}, and username says bob"):
+    with pytest.raises(BadCredentials, match=f"the token belongs to {USER}, but username is bob"):
         async with platform:
             await accepted(world, platform, "a")
-    assert world.fake.control("jobs") == [], "its jobs would be looked for among bob's"
+    assert world.fake.control("jobs") == [], "its jobs would be missing from bob's list"
     [wrong] = await platform.preflight()
     assert (wrong.severity, wrong.subject) == (Severity.WRONG, "username")
-    assert wrong.fix == f"set username to {USER}, or give a token of bob"
+    assert wrong.fix == f"set username to {USER}, or use a token of bob"
 
 
 async def test_names_of_users_are_exact(world: OpenpaiWorld) -> None:
-    with pytest.raises(BadCredentials, match="username says Alice"):
+    with pytest.raises(BadCredentials, match="username is Alice"):
         async with world.make(username="Alice", token=SECRET) as platform:
             await platform.observe([])
 
@@ -402,7 +402,7 @@ async def test_calls_above_the_limit_wait(world: OpenpaiWorld, form: str) -> Non
         handle = await running(world, platform, "a")
         world.fake.control("behaviour", refuse_calls=1, retry_after_s=2, retry_after_form=form)
         await asyncio.sleep(0.03)
-        with pytest.raises(PlatformUnavailable, match="less often"):
+        with pytest.raises(PlatformUnavailable, match="demands fewer calls"):
             await platform.observe([handle])
         await seen(world, platform, handle, JobState.RUNNING)
     refused, following = [time for time, _, kind, _, _, status in lists(world) if kind == "list"][-2:]
@@ -435,7 +435,7 @@ async def test_preflight_of_a_good_section_and_of_an_outage(world: OpenpaiWorld)
     assert [one.severity for one in await world.make().preflight()] == [Severity.AWAY]
 
 
-async def test_a_storage_with_folders_of_users_is_told(world: OpenpaiWorld) -> None:
+async def test_storage_with_user_folders_is_found_by_preflight(world: OpenpaiWorld) -> None:
     """Containers see the folder of their user alone: that one is to be named."""
     users(world, tokens=[SECRET], share=False)
     (found,) = [one for one in await world.make().preflight() if one.severity is Severity.WARNING]

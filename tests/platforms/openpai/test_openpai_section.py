@@ -46,7 +46,7 @@ def section(folder: Path, **changes: Any) -> dict[str, Any]:
 
 
 def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) -> None:
-    """As `nnictl config check` does. `storage`: the section `sharedStorage`, its folder here beside the code."""
+    """As `nnictl config check` does. `storage`: the section `sharedStorage`, with its folder next to the code."""
     config = {
         **({} if storage is None else {"sharedStorage": {**storage, "localMountPoint": "/srv/nni"}}),
         "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
@@ -65,15 +65,15 @@ def judged(folder: Path, storage: dict[str, Any] | None = None, **changes: Any) 
     [
         ({"trialCpuNumber": "two"}, "trialCpuNumber", ""),
         ({"trialMemorySize": "lots"}, "trialMemorySize", ""),
-        ({"trialCpuNumber": None}, "trialCpuNumber", "or a job configuration that has it"),
-        ({"storageConfigName": None}, "storageConfigName", "or a job configuration that has it"),
-        ({"openpaiConfig": JOB, "openpaiConfigFile": "job.yml"}, "openpaiConfigFile", "keep one of the two"),
+        ({"trialCpuNumber": None}, "trialCpuNumber", "or add a job configuration that contains it"),
+        ({"storageConfigName": None}, "storageConfigName", "or add a job configuration that contains it"),
+        ({"openpaiConfig": JOB, "openpaiConfigFile": "job.yml"}, "openpaiConfigFile", "remove one of the two"),
         ({"openpaiConfig": {"name": "no roles"}}, "openpaiConfig", "must have taskRoles"),
         ({"token": None}, "token", "is required"),
-        ({"password": "p"}, "token", "keep one"),
+        ({"password": "p"}, "token", "remove one"),
         ({"localStorageMountPoint": "/no/such/folder"}, "localStorageMountPoint", ""),
         ({"openpaiConfig": JOB, "reporter": "worker"}, "reporter", "it has main"),
-        ({"reporter": "worker"}, "reporter", "there is none"),
+        ({"reporter": "worker"}, "reporter", "requires a job configuration"),
         (
             {"openpaiConfig": JOB, "containerStorageMountPoint": None, "storageConfigName": None},
             "containerStorageMountPoint",

@@ -65,15 +65,15 @@ def impatient_mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "storage", "happened", "what_to_do"),
     [
-        ({"image_packages": []}, _NFS, "there is no mount.nfs", "take an image that has nfs-common"),
-        ({"image_packages": []}, _BLOB, "there is no blobfuse2", "take an image that has blobfuse2"),
+        ({"image_packages": []}, _NFS, "mount.nfs is not installed", "use an image that has nfs-common"),
+        ({"image_packages": []}, _BLOB, "blobfuse2 is not installed", "use an image that has blobfuse2"),
         ({"may_mount": False}, _NFS, "mount.nfs: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"may_mount": False}, _BLOB, "fuse: mount failed: Operation not permitted", "CAP_SYS_ADMIN"),
         ({"mount_fault": "denied"}, _NFS, "access denied by server", "its address at the server"),
-        ({}, {**_NFS, "nfsServer": "elsewhere"}, "Failed to resolve server elsewhere", "whether server"),
-        ({}, {**_BLOB, "storageAccountKey": "b3RoZXI="}, "failed to authenticate", "credentials are right"),
-        ({"mount_fault": "hang"}, _NFS, "no answer within 1 s", "whether server"),
-        ({}, {**_NFS, "remoteMountPoint": "/etc"}, "/etc is a folder with other files in it", "name another folder"),
+        ({}, {**_NFS, "nfsServer": "elsewhere"}, "Failed to resolve server elsewhere", "check server"),
+        ({}, {**_BLOB, "storageAccountKey": "b3RoZXI="}, "failed to authenticate", "and credentials"),
+        ({"mount_fault": "hang"}, _NFS, "no answer within 1 s", "check server"),
+        ({}, {**_NFS, "remoteMountPoint": "/etc"}, "/etc is a folder with other files in it", "use another folder"),
         ({}, {**_NFS, "exportedDirectory": "/data/other"}, "not the storage that the manager has at", "another folder"),
     ],
 )
@@ -112,7 +112,7 @@ async def test_key_is_a_secret_of_the_job_and_no_variable_of_the_trial(world: Op
     assert len(files) > 8 and not [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-async def test_users_job_goes_on_from_the_checkpoint_of_another_trial_on_the_storage(world: OpenpaiWorld) -> None:
+async def test_users_job_continues_checkpoint_on_storage(world: OpenpaiWorld) -> None:
     job = users_job('cat "$NNI_CHECKPOINT_DIR/state"')
     async with built(world, _NFS, openpaiConfig=job) as platform:
         handle = await taken(world, platform, world.command("aaaaa", "none", prelude=copy_from("bbbbb")))
@@ -129,6 +129,6 @@ async def test_storage_that_is_not_mounted_here_takes_no_job(world: OpenpaiWorld
     async with built(world, {**_NFS, "localMountPoint": "/no/such/folder"}) as platform:
         findings = await platform.preflight()
         assert findings[0].severity is Severity.WRONG and findings[0].subject == "sharedStorage.localMountPoint"
-        with pytest.raises(PlatformUnavailable, match=r"sharedStorage\.localMountPoint: there is no folder") as away:
+        with pytest.raises(PlatformUnavailable, match=r"sharedStorage\.localMountPoint: the folder ") as away:
             await platform.submit(world.command("aaaaa", "true"))
     assert away.value.refused and world.fake.control("jobs") == []

@@ -69,7 +69,7 @@ class InProcessMachine(SshMachine):
         super().__init__(directory)
         self.shell = shell
         self.most_sessions = 1
-        #: Public keys that are accepted beside the password.
+        #: Public keys that are accepted in addition to the password.
         self.keys: list[asyncssh.SSHKey] = []
         self.asks_for_password_by_prompt = False
         self.refused_logins = 0
@@ -77,7 +77,7 @@ class InProcessMachine(SshMachine):
         self.is_locked = False
         #: How long its server takes over a user, as a slow directory of users does.
         self.login_takes_s = 0.0
-        #: Keys of its host beside the first one, and a certificate of that.
+        #: Further keys of its host, and a certificate of the first one.
         self.more_host_keys: list[asyncssh.SSHKey] = []
         self.host_certificate: asyncssh.SSHCertificate | None = None
         #: What its server calls itself.
@@ -104,7 +104,7 @@ class InProcessMachine(SshMachine):
 
     async def stop(self) -> None:
         if self._acceptor is not None:
-            # before the server closes: asyncio would leave open what was accepted, and is no connection yet
+            # before the server closes: asyncio would leave accepted sockets open that are not connections yet
             asyncio.get_running_loop().remove_reader(self._listening)
             await self._abort_all()
             self._acceptor.close()

@@ -106,7 +106,7 @@ def test_bytecode_of_another_user_is_not_run(home: Home) -> None:
 def test_another_user_s_folder_in_the_place_of_ours_is_refused(home: Home) -> None:
     home.root.mkdir()
     os.chown(home.root, _ANOTHER, _ANOTHER)
-    with pytest.raises(OSError, match="it is another user's"):
+    with pytest.raises(OSError, match="it belongs to another user"):
         home.arrive()
 
 
@@ -131,7 +131,7 @@ def test_a_socket_is_not_put_where_another_user_could_put_one(temporary: Path, t
         temporary.chmod(0o777)
     else:
         temporary.touch(mode=0o600)
-    with pytest.raises(PermissionError, match="not a folder of this user alone"):
+    with pytest.raises(PermissionError, match="not a private folder of this user"):
         default_socket_path(LONG)
 
 
@@ -144,5 +144,5 @@ def test_the_folder_of_a_socket_is_made_private(temporary: Path) -> None:
 def test_another_user_s_socket_is_not_connected_to(temporary: Path) -> None:
     path = temporary / "x.sock"
     subprocess.run(["/bin/sh", "-c", f"mkdir {temporary} && touch {path}"], user=_ANOTHER, group=_ANOTHER, check=True)
-    with pytest.raises(PermissionError, match="not a folder of this user alone"):
+    with pytest.raises(PermissionError, match="not a private folder of this user"):
         default_socket_path(LONG)

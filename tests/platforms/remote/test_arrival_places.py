@@ -89,7 +89,7 @@ def test_later_of_two_cloned_machines_is_refused(folder: Path, monkeypatch: pyte
     comers = Comers(folder, monkeypatch)
     said = [comers.come(run) for run in ("original", "clone", "original", "clone", "original", "clone")]
     assert [bool(words) for words in said] == [False, False, False, True, False, True]
-    assert said[-1].startswith("/data on here, which is at work at the same time")
+    assert said[-1].startswith("/data on here, which is active at the same time")
     assert comers.come("") == "", "a look tells of no daemon"
 
 

@@ -79,7 +79,7 @@ async def test_newest_one_takes_the_place_of_an_older_one(machines: Machines) ->
     assert machines.found(1, "aaaaa") == "newer"
 
 
-async def test_an_attempt_that_left_nothing_does_not_replace_what_is_there(machines: Machines) -> None:
+async def test_empty_attempt_does_not_replace_checkpoint(machines: Machines) -> None:
     machines.attempted("aaaaa", 1, 0, "good")
     machines.attempted("aaaaa", 2, 1, "")
     assert await machines.bring(machines.spec("aaaaa", 3), 0) == ""
@@ -87,9 +87,7 @@ async def test_an_attempt_that_left_nothing_does_not_replace_what_is_there(machi
 
 
 @pytest.mark.parametrize("left", [None, ""])
-async def test_an_attempt_that_left_nothing_does_not_hide_what_an_earlier_one_left(
-    machines: Machines, left: str | None
-) -> None:
+async def test_empty_attempt_does_not_hide_earlier_checkpoint(machines: Machines, left: str | None) -> None:
     machines.attempted("aaaaa", 1, 0, "good")
     machines.attempted("aaaaa", 2, 1, left)
     assert await machines.bring(machines.spec("aaaaa", 3), 1) == ""
@@ -97,9 +95,7 @@ async def test_an_attempt_that_left_nothing_does_not_hide_what_an_earlier_one_le
 
 
 @pytest.mark.parametrize("is_half_copied", [False, True])
-async def test_an_attempt_that_ended_before_its_copy_does_not_hide_the_trial_that_it_continues(
-    machines: Machines, is_half_copied: bool
-) -> None:
+async def test_attempt_without_copy_does_not_hide_continued_trial(machines: Machines, is_half_copied: bool) -> None:
     machines.attempted("eeeee", 1, 0, "earlier")
     machines.attempted("aaaaa", 1, 0, "half" if is_half_copied else "")
     if is_half_copied:
@@ -108,7 +104,7 @@ async def test_an_attempt_that_ended_before_its_copy_does_not_hide_the_trial_tha
     assert machines.found(1, "aaaaa") == "earlier"
 
 
-async def test_trials_that_continue_one_together_get_it_whole_in_folders_of_their_own(machines: Machines) -> None:
+async def test_concurrent_continuations_get_complete_copies(machines: Machines) -> None:
     """What is there of the earlier trial stays as it is: a job may be copying it."""
     machines.attempted("eeeee", 1, 0, "earlier")
     weights = os.urandom(3_000_000)
@@ -125,7 +121,7 @@ async def test_trials_that_continue_one_together_get_it_whole_in_folders_of_thei
     assert sorted(path.name for path in there.parent.iterdir()) == [f"{one * 5}-checkpoint" for one in "abce"]
 
 
-async def test_checkpoint_of_a_machine_that_is_connecting_is_awaited(machines: Machines) -> None:
+async def test_checkpoint_of_a_connecting_machine_is_awaited(machines: Machines) -> None:
     """As after a restart of the daemon, or a change of the machine list."""
     machines.attempted("aaaaa", 1, 0, "good")
     sites = machines.platform._machines
@@ -141,7 +137,7 @@ async def test_checkpoint_of_a_machine_that_is_connecting_is_awaited(machines: M
     assert machines.found(1, "aaaaa") == "good"
 
 
-async def test_a_newer_one_out_of_reach_is_missed_in_words_and_an_older_one_is_gone_on_with(machines: Machines) -> None:
+async def test_unreachable_newer_checkpoint_warns_and_older_is_used(machines: Machines) -> None:
     machines.attempted("aaaaa", 1, 1, "older")
     machines.attempted("aaaaa", 2, 0, "newer")
     await machines.world.machines[0].stop()

@@ -61,7 +61,7 @@ async def test_endless_start_of_a_login_shell_takes_no_memory(channel: Channel) 
     channel.channel.abort.assert_called_once()  # type: ignore[attr-defined]
 
 
-async def test_line_without_an_end_is_given_up(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_line_is_given_up(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_MOST_IN_LINE", 2**20)
     line = asyncio.create_task(channel.line())
     await _send(channel, b"x" * 65536, 20)
@@ -96,13 +96,13 @@ def test_right_greeting() -> None:
         ("folder", None),
     ],
 )
-def test_wrongly_typed_greeting_is_named(field: str, value: object) -> None:
-    with pytest.raises(ValueError, match=f"in its greeting {field}"):
+def test_invalid_greeting_field_is_named(field: str, value: object) -> None:
+    with pytest.raises(ValueError, match=f"its greeting has an invalid {field}"):
         bootstrap._greeting({**GREETING, field: value})
 
 
 @pytest.mark.parametrize("word", ["[]", "5", '"x"', "null"])
-async def test_answer_that_is_no_object(channel: Channel, word: str) -> None:
+async def test_non_object_answer_is_refused(channel: Channel, word: str) -> None:
     channel.data_received(f"{json.dumps(json.loads(word))}\n".encode(), None)
-    with pytest.raises(ValueError, match="no answer of ours"):
+    with pytest.raises(ValueError, match="an invalid answer"):
         await bootstrap._reply(channel)

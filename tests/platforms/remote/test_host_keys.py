@@ -56,7 +56,7 @@ async def several(machine: InProcessMachine) -> asyncssh.SSHKey:
     return machine.more_host_keys[-1]
 
 
-async def test_each_key_of_a_server_may_be_the_fingerprint(machine: InProcessMachine) -> None:
+async def test_any_key_of_server_can_match_fingerprint(machine: InProcessMachine) -> None:
     """`ssh` records one of them, and not the one that asyncssh would ask for."""
     await several(machine)
     for key in (machine.host_key, *machine.more_host_keys):

@@ -67,16 +67,16 @@ def test_user_as_ssh_takes_it(user: str) -> None:
 
 
 @pytest.mark.parametrize("host", _WRONG_HOSTS)
-def test_host_that_is_no_name_is_refused_at_the_field(host: str) -> None:
+def test_invalid_host_is_refused_at_field(host: str) -> None:
     [(field, words)] = _remarks(host=host)
-    assert field == "machineList[0].host" and words.startswith(f"{host!r} is no name of a host: ")
+    assert field == "machineList[0].host" and words.startswith(f"{host!r} is not a valid host name: ")
     assert words.isprintable()
 
 
 @pytest.mark.parametrize("user", _WRONG_USERS)
-def test_user_that_is_no_name_is_refused_at_the_field(user: str) -> None:
+def test_invalid_user_is_refused_at_field(user: str) -> None:
     [(field, words)] = _remarks(user=user)
-    assert field == "machineList[0].user" and words.startswith(f"{user!r} is no name of a user: ")
+    assert field == "machineList[0].user" and words.startswith(f"{user!r} is not a valid user name: ")
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_user_that_is_no_name_is_refused_at_the_field(user: str) -> None:
         ("g\x1b", "host"),
     ],
 )
-def test_jump_host_that_is_no_name_is_refused_at_the_field(hop: str, what: str) -> None:
+def test_invalid_jump_host_is_refused_at_field(hop: str, what: str) -> None:
     [(field, words)] = _remarks(proxyJump=f"alice@first,{hop}")
-    assert field == "machineList[0].proxyJump" and f"is no name of a {what}" in words
+    assert field == "machineList[0].proxyJump" and f"is not a valid {what} name" in words
 
 
 def _remarks(**fields: str) -> list[tuple[str, str]]:

@@ -53,7 +53,7 @@ async def test_machines_of_a_trial_stand_in_the_order_of_its_attempts(tmp_path: 
     assert locations.machines(job_name("exp", "other", 1)) == []
 
 
-async def test_next_daemon_reads_what_was_noted_last(tmp_path: Path) -> None:
+async def test_next_daemon_reads_last_note(tmp_path: Path) -> None:
     locations = JobLocations(tmp_path / "service")
     await locations.put("a", "one")
     await asyncio.gather(locations.give_up(["a", "b"]), locations.put("b", "two"))

@@ -1,4 +1,4 @@
-"""`proxyJump`: what `ssh -J` takes is taken, and what is no host is refused at the field."""
+"""`proxyJump` accepts what `ssh -J` accepts; an invalid host is refused at the field."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def test_jump_host_as_ssh_takes_it(hop: str, user: str, host: str, port: int) ->
 
 @pytest.mark.parametrize("hop", ["gate:ssh", "gate:", "gate:0", "gate:65536", "gate:-1", "gate:99999999999999999999"])
 def test_wrong_port_of_a_jump_host_is_refused_at_the_field(hop: str) -> None:
-    words = f"the port of {hop} is no number from 1 to 65535"
+    words = f"the port of {hop} is not a number from 1 to 65535"
     assert _remarks(f"alice@first,{hop}") == [("machineList[0].proxyJump", words)]
 
 
 @pytest.mark.parametrize("hop", ["alice@", ":22", "[::1", "[]:22", "ssh://"])
 def test_jump_without_a_host_is_refused_at_the_field(hop: str) -> None:
     [(field, words)] = _remarks(hop)
-    assert field == "machineList[0].proxyJump" and words.startswith(f"{hop} is no `user@host:port`")
+    assert field == "machineList[0].proxyJump" and words.startswith(f"{hop} is not `user@host:port`")
 
 
 def test_no_jump_host() -> None:
     assert _remarks("none") == []
 
 
-async def test_wrong_jump_host_of_an_earlier_version_is_a_fault_of_its_machine() -> None:
+async def test_invalid_stored_jump_host_is_machine_fault() -> None:
     """Experiments have entries that were accepted then."""
     with pytest.raises(MachineFault) as caught:
         await log_in(Address(host="there", port=22, user="alice", jumps=("gate:ssh",)), Credential())

@@ -78,7 +78,7 @@ async def test_a_locked_key(machine: InProcessMachine, tmp_path: Path, passphras
     await only({**entry, "sshPassphrase": "0pen"}, "login", Severity.FINE)
 
 
-async def test_time_that_a_key_takes_is_no_silence_of_the_server(
+async def test_slow_key_unlock_is_not_server_silence(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, order = str(tmp_path / "key"), list[str]()
@@ -141,7 +141,7 @@ async def test_known_host_key_in_files_of_ssh_config(machine: InProcessMachine, 
     await only(machine.entry(hostKey=None), "login", Severity.FINE)
 
 
-async def test_no_known_hosts_file_is_no_leave_for_any_key(machine: InProcessMachine) -> None:
+async def test_missing_known_hosts_file_accepts_no_key(machine: InProcessMachine) -> None:
     _write_config("Host 127.0.0.1\n  UserKnownHostsFile none\n")
     finding = await only(machine.entry(hostKey=None), "host key", Severity.WRONG)
     assert "is not known" in finding.sentence
@@ -177,7 +177,7 @@ async def test_host_key_of_an_alias(machine: InProcessMachine) -> None:
 async def test_a_new_host_key_that_cannot_be_remembered(machine: InProcessMachine) -> None:
     os.mkdir(f"{os.environ['HOME']}/.ssh/known_hosts")
     finding = await only(machine.entry(hostKey="accept-new"), "host key", Severity.WRONG)
-    assert "cannot be remembered" in finding.sentence
+    assert "cannot be stored" in finding.sentence
 
 
 async def test_a_host_key_that_has_changed(machine: InProcessMachine) -> None:
@@ -240,7 +240,7 @@ async def test_missing_python(machine: InProcessMachine, tmp_path: Path, version
     await only(machine.entry(pythonPath=str(Path(sys.executable).parent)), "login", Severity.FINE)
 
 
-async def test_a_variable_that_is_no_text_is_left_out(machine: InProcessMachine) -> None:
+async def test_non_text_variable_is_omitted(machine: InProcessMachine) -> None:
     """One line of a start-up file in another encoding, and the machine was of no use."""
     machine.environment.update({"NAME": os.fsdecode("Jérôme".encode("latin-1")), "CITY": "Köln"})
     entry = Entry.of(machine.entry())
@@ -270,7 +270,7 @@ async def test_windows_is_refused_in_a_sentence(machine: InProcessMachine) -> No
     assert "it runs Windows" in finding.sentence and "WSL" in finding.fix
 
 
-async def test_gpus_are_looked_at_where_trials_need_them(
+async def test_gpus_are_read_if_trials_need_them(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = FakeDriver(tmp_path / "driver", 2)
@@ -302,7 +302,7 @@ async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine)
     ours = Connections("daemon", lambda: {**there, "host": "here", "machine": "b2", "run": ""})
     [finding] = await look({entry: Demand(count=0)}, ours)
     assert (finding.severity, finding.subject) == (Severity.WRONG, "127.0.0.1: manager")
-    assert finding.sentence == "its folder daemon is used by the manager of /data on there, not of /data on here"
+    assert finding.sentence == "its folder daemon belongs to the manager of /data on there, not of /data on here"
     assert "`nni-manager identity --moved`" in finding.fix and "`nni-manager identity --own`" in finding.fix
     [finding] = await look({entry: Demand(count=0)}, Connections("daemon", lambda: {**there, "run": ""}))
     assert finding.severity is Severity.FINE
@@ -312,7 +312,7 @@ async def test_the_folder_of_another_manager_is_wrong(machine: InProcessMachine)
 async def test_fault_of_a_single_machine_is_a_warning(machine: InProcessMachine) -> None:
     findings = await found(machine.entry(port=free_port()), machine.entry())
     assert [finding.severity for finding in findings] == [Severity.WARNING, Severity.FINE]
-    assert "gets no trial" in findings[0].sentence
+    assert "gets no trials" in findings[0].sentence
 
 
 def test_no_secret_is_shown() -> None:

@@ -47,7 +47,7 @@ def is_up(platform: RemotePlatform) -> bool:
 
 
 def has_no_python(platform: RemotePlatform) -> bool:
-    return all("there is no Python on it" in site.why for site in platform._machines)
+    return all("it has no Python" in site.why for site in platform._machines)
 
 
 async def test_update_of_a_running_experiment_is_tried_at_once(world: RemoteWorld) -> None:
@@ -64,7 +64,7 @@ async def test_next_experiment_brings_its_own(world: RemoteWorld) -> None:
             await until_async(lambda: is_up(platform) and is_up(second))
 
 
-async def test_path_of_an_earlier_experiment_is_tried_again_where_the_next_has_a_wrong_one(
+async def test_earlier_python_path_is_retried_after_wrong_one(
     world: RemoteWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart of the daemon, which opens experiments in any order."""
@@ -94,7 +94,7 @@ async def test_path_named_during_a_try_is_the_next_one_at_once(monkeypatch: pyte
     async def attach(_: object, path: str) -> NoReturn:
         tried.append(path)
         machine.look_for_python("/right")
-        raise MachineFault(Fault(subject="python", sentence="there is no Python on it", is_wrong=True))
+        raise MachineFault(Fault(subject="python", sentence="it has no Python", is_wrong=True))
 
     monkeypatch.setattr(machine, "_attach", attach)
     async with asyncio.timeout(10):

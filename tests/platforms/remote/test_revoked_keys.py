@@ -141,7 +141,7 @@ async def test_revoked_key_in_a_certificate_is_refused(machine: InProcessMachine
     assert (await _finding(machine)).severity is Severity.WRONG
 
 
-async def test_file_of_the_machine_may_have_what_asyncssh_cannot_read(
+async def test_machine_config_with_unsupported_options_is_read(
     machine: InProcessMachine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _list(file, machine.host_key)

@@ -58,7 +58,7 @@ async def test_connect_timeout_of_ssh_config_gives_more_time(
     machine.login_takes_s = 0.6
     finding = await found(machine)
     assert (finding.subject, finding.severity) == ("127.0.0.1: login", Severity.AWAY)
-    assert "its SSH server answers, and has not let" in finding.sentence and "ConnectTimeout" in finding.fix
+    assert "its SSH server answers, but did not log" in finding.sentence and "ConnectTimeout" in finding.fix
     configure("ConnectTimeout 20\n")
     assert (await found(machine)).severity is Severity.FINE
 
@@ -70,13 +70,13 @@ async def test_a_port_without_an_ssh_server(machine: InProcessMachine, monkeypat
     async with server:
         finding = await found(machine, port=server.sockets[0].getsockname()[1])
         assert (finding.subject, finding.severity) == ("127.0.0.1: port", Severity.AWAY)
-        assert "takes connections, but no SSH server answers" in finding.sentence
+        assert "accepts connections, but no SSH server answered" in finding.sentence
         for writer in open_ones:
             writer.close()
             await writer.wait_closed()
 
 
-async def test_a_start_up_file_that_hangs_is_no_dead_port(
+async def test_hanging_startup_file_is_not_dead_port(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.machines.ssh.bootstrap._GREETING_S", 0.5)
@@ -87,7 +87,7 @@ async def test_a_start_up_file_that_hangs_is_no_dead_port(
 
 
 @pytest.mark.parametrize(("login_takes_s", "subject"), [(5.0, "login"), (0.0, "session")])
-async def test_a_preflight_names_what_it_waited_for(
+async def test_preflight_timeout_names_step(
     machine: InProcessMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, login_takes_s: float, subject: str
 ) -> None:
     monkeypatch.setattr(preflight, "_LOOK_S", 0.5)

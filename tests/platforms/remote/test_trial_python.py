@@ -57,28 +57,26 @@ async def test_the_same_version_passes_and_leaves_nothing(machine: InProcessMach
     assert list(machine.home.iterdir()) == []
 
 
-async def test_nothing_is_asked_where_any_version_will_do(machine: InProcessMachine) -> None:
+async def test_no_query_without_required_version(machine: InProcessMachine) -> None:
     [login] = await found(machine.entry(), needed="")
     assert login.subject == "127.0.0.1: login" and machine.logins == 1
 
 
-async def test_another_version_is_wrong_even_beside_a_machine_that_fits(
-    machine: InProcessMachine, other: RealMachine
-) -> None:
+async def test_other_version_is_wrong_despite_matching_machine(machine: InProcessMachine, other: RealMachine) -> None:
     fits, differs = [one for one in await found(machine.entry(), other.entry()) if one.subject == _ABOUT]
     assert (fits.severity, differs.severity) == (Severity.FINE, Severity.WRONG)
     assert differs.sentence == (
-        f"trials would run in Python {other_python.VERSION}.1 ({other.directory.parent}/other-bin/python3), and need"
+        f"trials would run in Python {other_python.VERSION}.1 ({other.directory.parent}/other-bin/python3), but need"
         f" Python {other_python.OWN} (trialPythonVersion)"
     )
     assert differs.fix == (
-        f"name the folder of a Python {other_python.OWN} in `pythonPath` of that machine; a program that sends a"
-        f" function of its own can be run from Python {other_python.VERSION}, or with the function in a module, which"
+        f"set `pythonPath` of that machine to the folder of a Python {other_python.OWN}; a program that sends its"
+        f" own function can run from Python {other_python.VERSION}, or with the function in a module, which"
         " every version reads"
     )
 
 
-async def test_python_path_and_pre_command_decide_as_they_do_for_trials(other: RealMachine) -> None:
+async def test_python_path_and_pre_command_apply_as_for_trials(other: RealMachine) -> None:
     own = str(Path(sys.executable).parent)
     assert (await of_python(other.entry(pythonPath=own))).severity is Severity.FINE
     assert (await of_python(other.entry(pythonPath=sys.executable))).severity is Severity.FINE
@@ -106,13 +104,13 @@ async def test_no_python3_is_wrong(machine: InProcessMachine, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("before", "words"), [("false", "exit code 1"), ("sleep 1000", "no answer within 1 s")])
-async def test_what_cannot_be_found_out_is_left_to_the_trial(
+async def test_unknown_version_is_left_to_trial(
     machine: InProcessMachine, before: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nni_manager.platform_kit.trial_python.ANSWER_S", 1.0)
     finding = await of_python(machine.entry(preCommand=before))
     assert finding.severity is Severity.WARNING and words in finding.sentence
-    assert finding.fix.endswith("is refused by its first trial")
+    assert finding.fix.endswith("if another version has sent its function")
 
 
 async def test_machines_that_are_away_or_drained_are_not_asked(machine: InProcessMachine, other: RealMachine) -> None:

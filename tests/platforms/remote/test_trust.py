@@ -62,7 +62,7 @@ async def test_a_key_is_written_after_a_yes(machine: InProcessMachine, tmp_path:
 
 
 @pytest.mark.parametrize("answers", ["n\n", "\n", ""])
-async def test_nothing_is_written_without_a_yes(machine: InProcessMachine, tmp_path: Path, answers: str) -> None:
+async def test_no_key_is_written_without_confirmation(machine: InProcessMachine, tmp_path: Path, answers: str) -> None:
     for fields in ({}, {"hostKey": "accept-new"}):
         result = await trust(tmp_path, {**unpinned(machine), **fields}, answers=answers)
         assert result.exit_code != 0 and known_hosts() == "" and machine.refused_logins == 0

@@ -35,7 +35,7 @@ def configure(text: str) -> None:
 
 
 def key(machine: InProcessMachine, path: Path) -> Path:
-    """A key that the machine accepts, with the public one beside it."""
+    """A key that the machine accepts, with its public key in the same folder."""
     made = asyncssh.generate_private_key("ssh-ed25519")
     made.write_private_key(str(path))
     made.write_public_key(f"{path}.pub")
@@ -55,7 +55,7 @@ async def test_missing_certificate_is_skipped(machine: InProcessMachine, tmp_pat
     assert (await found(machine)).severity is Severity.FINE
 
 
-async def test_missing_identity_file_is_named_where_nothing_else_is_accepted(machine: InProcessMachine) -> None:
+async def test_missing_identity_file_is_named_if_login_fails(machine: InProcessMachine) -> None:
     configure("IdentityFile /absent/key\n")
     finding = await found(machine)
     assert (finding.subject, finding.severity) == ("127.0.0.1: login", Severity.WRONG)
@@ -69,7 +69,7 @@ async def test_missing_identity_file_is_not_needed_for_a_key_file(machine: InPro
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch, machine: InProcessMachine, tmp_path: Path) -> Iterator[None]:
-    """An agent beside whose keys other ones are."""
+    """An agent that holds further keys."""
     place = tmp_path / "agent"
     process = subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline()
@@ -100,7 +100,7 @@ async def test_key_of_the_agent_alone(
         ('Match host 127.0.0.1 exec "test 1 = 1"', "line 1: Invalid match condition"),
     ],
 )
-async def test_a_line_that_ssh_takes_is_told_as_a_limit_of_the_library(
+async def test_unsupported_config_line_is_reported_as_library_limit(
     machine: InProcessMachine, line: str, words: str
 ) -> None:
     configure(f"{line}\n  User nobody\n")
@@ -122,7 +122,7 @@ async def test_the_way_out_of_that_limit(machine: InProcessMachine, tmp_path: Pa
     assert (await found(machine)).severity is Severity.FINE
 
 
-async def test_trust_does_not_take_an_unread_configuration_for_a_known_key(machine: InProcessMachine) -> None:
+async def test_unreadable_configuration_is_not_a_known_key(machine: InProcessMachine) -> None:
     configure("ServerAliveInterval 1m\n")
     with pytest.raises(MachineFault, match="asyncssh"):
         await unknown_key(machine.entry(hostKey=None))

@@ -48,7 +48,7 @@ async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch:
     assert planned == [2000, 2000]
 
 
-async def test_link_and_place_are_told(cluster: Cluster) -> None:
+async def test_link_and_place_are_reported(cluster: Cluster) -> None:
     async with cluster.make({"link": "https://portal/jobs/1", "place": "node 7"}) as platform:
         handle = await cluster.submit(platform)
         for moment in (0.5, 1):
@@ -56,7 +56,7 @@ async def test_link_and_place_are_told(cluster: Cluster) -> None:
             assert (report.link, report.place) == ("https://portal/jobs/1", "node 7")
 
 
-async def test_there_is_no_room_for_a_while(cluster: Cluster) -> None:
+async def test_no_room_lasts_for_its_span(cluster: Cluster) -> None:
     settings = {"noRoom": {"after": 1.0, "for": 1.0, "sentence": "16 of 16 GPU hours are used"}}
     async with cluster.make(**settings) as platform:
         await _submit_at(cluster, platform, 0.0)
@@ -79,7 +79,7 @@ async def test_waiting_jobs_are_woken_by_new_room(cluster: Cluster) -> None:
 
 async def test_enter_outage(cluster: Cluster) -> None:
     platform = cluster.make(enterOutage={"for": 2.0})
-    with pytest.raises(PlatformUnavailable, match=r"until 2 s after the experiment began \(enterOutage\)"):
+    with pytest.raises(PlatformUnavailable, match=r"until 2 s after the start of the experiment \(enterOutage\)"):
         await platform.__aenter__()
     cluster.clock.ms += 2000
     async with platform:
@@ -90,7 +90,7 @@ async def test_calls_above_the_limit_are_refused_for_a_while(cluster: Cluster) -
     async with cluster.make({"duration": 9.0}, retryAfter={"after": 1.0, "for": 10.0, "wait": 3.0}) as platform:
         handle = await cluster.submit(platform)
         assert (await cluster.at(platform, handle, 1)).state is JobState.RUNNING
-        with pytest.raises(PlatformUnavailable, match="left alone for 3 s") as error:
+        with pytest.raises(PlatformUnavailable, match="a pause of 3 s") as error:
             await cluster.at(platform, handle, 3.9)
         assert error.value.refused
         assert (await cluster.at(platform, handle, 4)).state is JobState.RUNNING
@@ -109,8 +109,8 @@ async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        ("machines: [{name: a, places: 1}]", "has machines, which need launch: process"),
-        ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "names a machine twice"),
+        ("machines: [{name: a, places: 1}]", "requires launch: process with machines"),
+        ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "has a machine twice"),
         ("launch: process, machines: [{name: a, places: 2}], trialGpuNumber: 3", "has no machine with the 3 places"),
         ("launch: process, machines: [{name: a, places: 2}], gpuIndices: 5", "has no machine with the 1 places"),
         ("unreachable: [{machine: b}]", "has b unreachable, which is not one of its machines"),

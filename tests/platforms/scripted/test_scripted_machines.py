@@ -65,7 +65,7 @@ async def test_every_job_has_a_place_of_its_own_and_sees_it(world: ScriptedWorld
         assert told == [f"{machine}, place {index}" for machine, index in places]
 
 
-async def test_no_room_is_an_answer_and_room_comes_with_the_end_of_the_last_process(world: ScriptedWorld) -> None:
+async def test_room_returns_with_end_of_last_process(world: ScriptedWorld) -> None:
     async with make(world, ONE, trialGpuNumber=1) as platform:
         first = await start(world, platform, "a")
         assert platform.room().free == 0
@@ -94,7 +94,7 @@ async def test_new_daemon_grants_no_place_before_it_knows_running_jobs(world: Sc
         assert again == first and await world.count(first.job_name) == 1
 
 
-async def test_a_job_that_is_left_alone_gives_its_place_to_another_experiment(world: ScriptedWorld) -> None:
+async def test_unobserved_job_releases_its_place(world: ScriptedWorld) -> None:
     """Its own experiment's adapter has gone, so only the machine's ledger gets the end."""
     async with make(world, ONE) as platform:
         first = await start(world, platform, "a")
@@ -116,7 +116,7 @@ async def test_jobs_share_a_place_by_consent(world: ScriptedWorld) -> None:
         await refused(world, platform, "c")
 
 
-async def test_only_the_indices_that_may_be_used_are(world: ScriptedWorld) -> None:
+async def test_only_allowed_indices_are_used(world: ScriptedWorld) -> None:
     async with make(world, TWO, gpuIndices=[1]) as platform:
         found = [await world.environment(await start(world, platform, trial)) for trial in ("a", "b")]
         assert sorted((each["NNI_MACHINE"], each[protocol.ENV_GPUS]) for each in found) == [("m1", "1"), ("m2", "1")]

@@ -93,7 +93,7 @@ async def world(tmp_path: Path) -> AsyncIterator[ScriptedWorld]:
 
 
 @pytest.mark.unit
-async def test_job_goes_on_while_disconnected(cluster: Cluster) -> None:
+async def test_job_continues_while_disconnected(cluster: Cluster) -> None:
     rule = {"delay": 2.0, "duration": 3.0}
     async with cluster.make(rule) as platform:
         handle = await cluster.submit(platform)
@@ -107,7 +107,7 @@ async def test_job_goes_on_while_disconnected(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_a_second_submission_does_not_begin_anew(cluster: Cluster) -> None:
+async def test_second_submission_does_not_restart_job(cluster: Cluster) -> None:
     async with cluster.make({"duration": 3.0}) as platform:
         handle = await cluster.submit(platform)
         cluster.clock.ms += 2000
@@ -166,7 +166,7 @@ async def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.unit
-async def test_a_refusal_may_take_its_time(cluster: Cluster) -> None:
+async def test_refusal_can_be_delayed(cluster: Cluster) -> None:
     async with cluster.make({"refuseSubmit": "the queue is closed", "delay": 0.05}) as platform:
         submission = asyncio.ensure_future(cluster.submit(platform))
         await asyncio.wait({submission}, timeout=0.01)
@@ -219,7 +219,7 @@ async def test_end_waits_for_unstored_results(cluster: Cluster) -> None:
         handle = await cluster.submit(platform)
         await cluster.at(platform, handle, 0.5)
         cluster.recorder.lose(handle.job_name, MAIN)
-        with pytest.raises(PlatformUnavailable, match="told again"):
+        with pytest.raises(PlatformUnavailable, match="sending it again"):
             await cluster.at(platform, handle, 1)
         assert (await cluster.at(platform, handle, 1)).state is JobState.SUCCEEDED
     assert len(cluster.recorder.lines(handle.job_name, MAIN)) == 2
@@ -243,7 +243,9 @@ async def test_an_outage_comes_and_goes_by_the_clock(cluster: Cluster) -> None:
     async with cluster.make({"duration": 2.0}, outage={"after": 1.0, "for": 3.0}) as platform:
         handle = await cluster.submit(platform)
         assert (await cluster.at(platform, handle, 0.9)).state is JobState.RUNNING
-        with pytest.raises(PlatformUnavailable, match=r"until 4 s after the experiment began \(outage\)") as error:
+        with pytest.raises(
+            PlatformUnavailable, match=r"until 4 s after the start of the experiment \(outage\)"
+        ) as error:
             await cluster.at(platform, handle, 1)
         assert error.value.refused
         for call in (cluster.submit(platform, sequence_id=1), platform.cancel([handle], 1), platform.forget([handle])):
@@ -257,7 +259,7 @@ async def test_credentials_are_refused_by_the_clock(cluster: Cluster) -> None:
     cluster.clock.ms -= 5000
     async with cluster.make(wrongCredentials={"after": 5.0, "for": 2.0}) as platform:
         cluster.clock.ms += 5000
-        with pytest.raises(BadCredentials, match="until 7 s after the experiment began"):
+        with pytest.raises(BadCredentials, match="until 7 s after the start of the experiment"):
             await cluster.submit(platform)
         cluster.clock.ms += 2000
         await cluster.submit(platform)
@@ -315,7 +317,7 @@ async def test_a_disk_that_cannot_be_used_is_an_outage_with_a_sentence(cluster: 
 
 
 @pytest.mark.unit
-async def test_a_container_is_started_from_files_and_the_token_is_private(
+async def test_container_starts_from_files_and_token_is_private(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize("names", [[], ["a.py"]])
-def test_code_is_there_also_where_it_is_empty(tmp_path: Path, names: list[str]) -> None:
+def test_empty_code_folder_exists(tmp_path: Path, names: list[str]) -> None:
     code, packed = tmp_path / "code", tmp_path / "packed"
     for folder in (code, packed):
         folder.mkdir()

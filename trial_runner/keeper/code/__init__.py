@@ -1,1 +1,1 @@
-"""Code of jobs: received, unpacked and copied beside the keeper's other work."""
+"""Code of jobs: received, unpacked and copied in the background."""

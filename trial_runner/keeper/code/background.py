@@ -1,8 +1,8 @@
-"""Work that would hold a keeper up, done beside it: unpacking, copying and removing, in a process each.
+"""Slow work in background processes: unpacking, copying and removing, one process each.
 
-A child of one thread copies this process and does it; what came of it comes through a pipe, and before that how far it
-is. It is no job: whatever happens to it, the work is done again when it is asked for again. It ends with this process:
-the next one would have the same work done in the same place.
+A forked single-threaded child does the work; progress and result come through a pipe. It is not a job: if it dies, the
+work is repeated on the next request. It ends with this process, as the next keeper would do the same work in the same
+place.
 """
 
 import os
@@ -16,25 +16,25 @@ from trial_runner import processes, protocol
 from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.loop import Loop
 
-#: Bytes of the sentence that says why it failed.
+#: Maximum size of the error message in bytes.
 _MOST_BYTES = 4096
 _DONE = b"done"
-#: Seconds between two reports of how far it is.
+#: Seconds between two progress reports.
 _TELL_EVERY_S = 0.5
 
-#: Told how far the work is, in units of its own.
+#: Called with the progress, in units of the work.
 Tell = Callable[[int], None]
 Work = Callable[[Tell], None]
-#: Told None when it is done, or why not.
+#: Called with None on success, otherwise with the reason.
 Then = Callable[[Optional[Refusal]], None]
 
 
-_KILLED = Refusal(protocol.UNAVAILABLE, "The process that was to do it was killed. It can be tried again.")
-_STOPPED = Refusal(protocol.UNAVAILABLE, "It was stopped, as the folder that it was done in is removed.")
+_KILLED = Refusal(protocol.UNAVAILABLE, "The process for this work was killed. Try again.")
+_STOPPED = Refusal(protocol.UNAVAILABLE, "It was stopped, because its folder is being removed.")
 
 
 class _Item:
-    """A piece of work. `writes`: the file or folder that it makes or removes."""
+    """A piece of work. `writes`: the file or folder that it creates or removes."""
 
     def __init__(self, work: Work, then: Then, tell: Tell, writes: str) -> None:
         self.work = work
@@ -43,7 +43,7 @@ class _Item:
         self.writes = writes
         self.words = bytearray()
         self.pid = 0
-        #: Of its process: with the pid they name it.
+        #: Start time of its process; with the pid it identifies it.
         self.start_ticks = 0
         self.is_stopped = False
         #: Called when its process is gone.
@@ -61,7 +61,7 @@ class _Item:
 
 
 class BackgroundWork:
-    """Functions that run in a process each, at most `most` at a time; the others wait their turn."""
+    """Functions that run in one process each, at most `most` at a time; the others are queued."""
 
     def __init__(self, loop: Loop, most: int) -> None:
         self._loop = loop
@@ -73,11 +73,11 @@ class BackgroundWork:
 
     @property
     def count(self) -> int:
-        """How many are under way, or wait."""
+        """The number of running and queued pieces of work."""
         return len(self._running) + len(self._waiting)
 
     def run(self, work: Work, then: Then, tell: Tell = lambda _: None, *, writes: str) -> None:
-        """An error of `work` is reported by its sentence. Raises OSError when no process can be had."""
+        """Adds work. An error of `work` is reported as a sentence. Raises OSError if no process can start."""
         item = _Item(work, then, tell, writes)
         if len(self._running) < self._most:
             self._start(item)
@@ -85,7 +85,7 @@ class BackgroundWork:
             self._waiting.append(item)
 
     def stop_in(self, folder: str, then: Callable[[], None]) -> None:
-        """Stops what is done in a folder, or waits for its turn; `then` is called when none of it is left."""
+        """Stops the work in a folder, also queued work; `then` is called when none is left."""
         for item in [one for one in self._waiting if one.is_in(folder)]:
             self._waiting.remove(item)
             item.then(_STOPPED)
@@ -137,7 +137,7 @@ class BackgroundWork:
         self._running.remove(item)  # it is reaped with orphans
         try:
             item.then(_STOPPED if item.is_stopped else _outcome(bytes(item.words)))
-        finally:  # what fails there is one job's; the others have their turn
+        finally:  # an error there concerns one job; the others continue
             self._go_on(item)
 
     def _go_on(self, ended: _Item) -> None:
@@ -149,7 +149,7 @@ class BackgroundWork:
 
 
 def _tell_last(words: bytearray, tell: Tell) -> None:
-    """Takes lines with numbers from the front, and reports the last one."""
+    """Reads complete lines with numbers, and reports the last one."""
     found = None
     head, line_end, rest = words.partition(b"\n")
     while line_end and head.isdigit():
@@ -205,7 +205,7 @@ def _report(refusal: Refusal) -> bytes:
 
 
 def _close_all_but(writer: int) -> None:
-    """Neither the lock nor a connection is to outlive the keeper with us."""
+    """Closes the lock and the connections, which must not outlive the keeper in this child."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != writer:
             with suppress(OSError):  # the listing's own

@@ -1,10 +1,9 @@
-"""The code of experiments on a machine that has it sent: taken in piece by piece, unpacked once, copied for each
-job, removed.
+"""The code of experiments on a machine that receives it: stored piece by piece, unpacked once, copied for each job.
 
-An archive lies in its experiment's folder, named by the hash of what is in it, and is whole once it has that name. What
-another experiment has already is linked, not sent again. Blocks of a copy are shared with the original where the file
-system does that (a clone, of which each side's changes are its own), else everything is copied. There are no hard links
-between them: two names of one file would show a trial what another one writes into its code.
+An archive is in its experiment's folder, named by the hash of its content, and complete once it has that name. If
+another experiment has it already, it is linked, not sent again. Copies share blocks with the original if the file
+system supports that (a clone with copy-on-write); otherwise everything is copied. There are no hard links between
+them: a trial would see what another one writes into its code.
 """
 
 import base64
@@ -29,7 +28,7 @@ _COPY_BYTES = 8 * 1024 * 1024
 
 
 class Copies:
-    """Copies a folder. `tell`: called with the bytes that are copied so far."""
+    """Copies a folder. `tell`: called with the number of bytes copied so far."""
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -37,7 +36,7 @@ class Copies:
         self._may_clone = True
 
     def copy(self, source: str, target: str) -> None:
-        """Copies what is in a folder, replacing files of the same name. Raises OSError."""
+        """Copies the content of a folder, replacing files of the same name. Raises OSError."""
         os.makedirs(target, exist_ok=True)
         with os.scandir(source) as entries:
             for entry in list(entries):
@@ -85,12 +84,12 @@ class Copies:
 
 _PART = ".part"
 
-#: Told what is done with the code, and the bytes of it that are done, and that there are; 0: not known.
+#: Called with the step, and its done and total bytes; 0: unknown.
 TellStep = Callable[[str, int, int], None]
 
 
 def put(message: Message) -> Dict[str, Any]:
-    """Adds a piece to `file`, unless it begins elsewhere than at the file's end. Answers the file's size in bytes."""
+    """Appends a piece to `file` if its offset is the file's end. Returns the file's size in bytes."""
     path, size = requests.folder(message, "file"), requests.count(message, "size", 0)
     if os.path.exists(path) or _link(path):
         return {"bytes": size}
@@ -102,14 +101,14 @@ def put(message: Message) -> Dict[str, Any]:
             there += _write(part, message)
     if there == size:
         os.rename(path + _PART, path)
-    elif there > size:  # of another file
+    elif there > size:  # left over from another file
         os.unlink(path + _PART)
         there = 0
     return {"bytes": there}
 
 
 class Unpacking:
-    """Code for jobs about to be started: each archive is unpacked once, beside itself, and copied for each job."""
+    """Code for jobs about to start: each archive is unpacked once, next to itself, and copied for each job."""
 
     def __init__(self, background: BackgroundWork) -> None:
         self._background = background
@@ -117,7 +116,7 @@ class Unpacking:
         self._waiting: Dict[str, List[_Wish]] = {}
 
     def begin(self, code: object, then: Then, tell: TellStep) -> None:
-        """Puts code into the folder that a spawn's `code` names. Raises Refusal for a bad request, and OSError."""
+        """Puts code into the folder in a spawn's `code`. Raises Refusal for an invalid request, and OSError."""
         if not isinstance(code, dict):
             raise Refusal(protocol.INVALID, "The argument 'code' must be an object of archive and folder.")
         archive, folder = requests.folder(code, "archive"), requests.folder(code, "folder")
@@ -130,8 +129,8 @@ class Unpacking:
             self._unpack(wish)
 
     def drop(self, code: Message) -> None:
-        """Removes the copy of a job that is not to be started any more; where no process can do that, it stays until
-        its experiment is removed."""
+        """Removes the copy of a job that will not start; if no process can do that, it stays until its experiment is
+        removed."""
         folder = requests.folder(code, "folder")
         with suppress(OSError):
             self._background.run(lambda _: _remove(folder), lambda _: None, writes=folder)
@@ -163,7 +162,7 @@ class Unpacking:
 
     def _copy(self, wish: "_Wish") -> None:
         size = _unpacked_bytes(wish.archive)
-        wish.tell("copied", 0, size)  # it may have to wait for its turn
+        wish.tell("copied", 0, size)  # it may be queued
         self._background.run(
             lambda tell: _copy(wish.archive, wish.folder, tell),
             wish.then,
@@ -175,16 +174,16 @@ class Unpacking:
 class _Wish(NamedTuple):
     archive: str
     folder: str
-    #: Of the archive, in hex; empty: it is not checked.
+    #: SHA-256 of the archive, in hex; empty: not checked.
     sha256: str
     then: Then
     tell: TellStep
 
 
 def remove(copying: BackgroundWork, removing: BackgroundWork, message: Message, then: Then) -> None:
-    """Removes a folder with all that is in it, once nothing is copied there any more, and what became half of it.
+    """Removes a folder and its content, after copying into it has ended, and incomplete copies.
 
-    Raises Refusal for a bad request.
+    Raises Refusal for an invalid request.
     """
     folder = requests.folder(message, "folder")
 
@@ -198,7 +197,7 @@ def remove(copying: BackgroundWork, removing: BackgroundWork, message: Message, 
 
 
 def _unpacked_bytes(archive: str) -> int:
-    """The unpacked size by the last four bytes of a gzip file; 0 when they cannot be read."""
+    """The unpacked size from the last four bytes of a gzip file; 0 if they cannot be read."""
     try:
         with open(archive, "rb") as file:
             file.seek(-4, os.SEEK_END)
@@ -209,11 +208,11 @@ def _unpacked_bytes(archive: str) -> int:
 
 def _require(archive: str) -> None:
     if not os.path.exists(archive):
-        raise Refusal(protocol.UNAVAILABLE, "The code archive {} is not there: send it again.".format(archive))
+        raise Refusal(protocol.UNAVAILABLE, "The code archive {} does not exist: send it again.".format(archive))
 
 
 def _unpack(archive: str, sha256: str, tell: Tell) -> None:
-    """Unpacks beside the archive, whole or not at all; what a process that was killed has left goes first."""
+    """Unpacks next to the archive, atomically; leftovers of a killed process are removed first."""
     _require(archive)
     tree, draft = archive + protocol.CODE_TREE, archive + protocol.CODE_TREE + _PART
     _remove(draft)
@@ -235,7 +234,7 @@ def _copy(archive: str, folder: str, tell: Tell) -> None:
     try:
         Copies(tell).copy(archive + protocol.CODE_TREE, folder)
     except BaseException:
-        removal.remove(folder)  # nothing runs there, and there may be no room for what is half
+        removal.remove(folder)  # nothing runs there, and the partial copy may fill the disk
         raise
 
 
@@ -260,7 +259,7 @@ def _write(part: int, message: Message) -> int:
 
 
 def _link(path: str) -> bool:
-    """Whether another experiment's folder beside this one had it."""
+    """Whether another experiment's folder next to this one has it."""
     here = os.path.dirname(path)
     experiments = os.path.dirname(here)
     with suppress(OSError):

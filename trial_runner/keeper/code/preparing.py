@@ -1,5 +1,5 @@
-"""Jobs that were accepted, before their code is in its place. They are in memory alone: after a keeper's death the
-manager submits them again."""
+"""Accepted jobs whose code is not in place yet. They exist only in memory: after a keeper's death the manager submits
+them again."""
 
 import signal
 from typing import Any, Callable, Dict, Optional
@@ -14,7 +14,7 @@ class _Entry:
         self.request = request
         self.code = code
         self.progress: Dict[str, Any] = {"step": "unpacked", "done_bytes": 0, "size_bytes": 0}
-        #: The connection asked for this job.
+        #: The connection requested this job.
         self.is_followed = True
 
     def describe(self) -> Dict[str, Any]:
@@ -34,7 +34,7 @@ class _Entry:
 
 class Preparing:
     """`start`: starts a job and returns its description, or raises Refusal; its argument says whether the job is
-    followed. `send`: sends an event to the connected manager. `queue`: calls a function in its turn among requests."""
+    followed. `send`: sends an event to the connected manager. `queue`: calls a function in order with requests."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Preparing:
         return {name: entry.describe() for name, entry in self._entries.items()}
 
     def begin(self, request: SpawnRequest, code: Message) -> Dict[str, Any]:
-        """Accepts a job, whose description it answers. Raises Refusal, OSError."""
+        """Accepts a job and returns its description. Raises Refusal, OSError."""
         entry = _Entry(request, code)
         self._unpacking.begin(
             code, lambda refusal: self._done(entry, refusal), lambda *progress: self._note(entry, *progress)
@@ -66,7 +66,7 @@ class Preparing:
         return entry.describe()
 
     def follow(self, name: str, offsets: Optional[Dict[str, int]] = None) -> Optional[Dict[str, Any]]:
-        """The description of a job, with events to the connection from now on; None: no job of this name."""
+        """The description of a job, whose events go to the connection from now on; None: unknown name."""
         entry = self._entries.get(name)
         if entry is None:
             return None
@@ -76,12 +76,12 @@ class Preparing:
         return entry.describe()
 
     def disconnect(self) -> None:
-        """The next connection has to ask for each job."""
+        """Forgets the following connection: the next one must ask for each job."""
         for entry in self._entries.values():
             entry.is_followed = False
 
     def end(self, name: str) -> bool:
-        """Drops a job that is not to be started any more, and says that it has ended. Whether there was one."""
+        """Drops a job that will not start, and reports its end. Returns whether it existed."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return False

@@ -1,4 +1,4 @@
-"""The folder of an attempt: made and filled before its job starts, read on request; no path leads out of it."""
+"""The folder of an attempt: created and filled before its job starts, read on request. No path leads out of it."""
 
 import os
 import stat
@@ -11,13 +11,13 @@ from trial_runner.keeper.serving.requests import Refusal, system_refusal
 from trial_runner.wire import foreign_files
 from trial_runner.wire.foreign_files import NotRegular, OpenFolder
 
-#: Bytes of one answer, before base64.
+#: Maximum bytes of one answer, before base64.
 _MAX_READ = 4 * 1024 * 1024
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 def make(folder: str, undo: Undo) -> None:
-    """Makes the folder where it is missing; `undo` takes back what was made. Raises OSError."""
+    """Creates a missing folder; `undo` removes it again. Raises OSError."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -31,7 +31,7 @@ def make(folder: str, undo: Undo) -> None:
 
 
 def fill(folder: OpenFolder, files: Dict[str, str], undo: Undo) -> None:
-    """Makes the outbox folder and the files. Raises OSError, and Refusal for a name that leads out."""
+    """Creates the outbox folder and the files. Raises OSError, and Refusal for a name that leads out."""
     _make_below(folder, protocol.OUTBOX_FOLDER, undo)
     for name, text in files.items():
         parent = os.path.dirname(check_relative(name))
@@ -55,9 +55,9 @@ def open_output(folder: OpenFolder, name: str, undo: Undo) -> int:
 
 
 def mark_begun(stdout: int, folder: OpenFolder, undo: Undo) -> None:
-    """Marks the folder of a job that is about to start, for a keeper that finds no state file of it.
+    """Marks the folder of a job that is about to start, for a keeper without a state file of it.
 
-    The mark is the sticky bit of `stdout`, which means nothing for a file. `stdout`: its descriptor.
+    The mark is the sticky bit of `stdout`, which has no meaning for files. `stdout`: its descriptor.
     """
     with suppress(OSError):  # a file system without modes
         os.fchmod(stdout, stat.S_IMODE(os.fstat(stdout).st_mode) | stat.S_ISVTX)
@@ -82,7 +82,7 @@ def has_begun(path: str) -> bool:
 
 
 def check_relative(name: str) -> str:
-    """The name itself. Raises Refusal for one that is absolute, empty, or climbs."""
+    """The name, if valid. Raises Refusal for an absolute or empty one, or one that leads out."""
     if not name or "\0" in name or os.path.isabs(name) or ".." in name.split("/") or name.endswith("/"):
         raise Refusal(
             protocol.REJECTED,
@@ -92,16 +92,16 @@ def check_relative(name: str) -> str:
 
 
 def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
-    """A stretch of a file: `data` (at most `limit` bytes from `offset`, a negative one from the end) and its `size`.
+    """Part of a file: `data` (at most `limit` bytes from `offset`, a negative one from the end) and its `size`.
 
     Raises Refusal.
     """
     try:
         descriptor = foreign_files.open_file(folder, check_relative(name))
     except FileNotFoundError as error:
-        raise Refusal(protocol.REJECTED, "There is no file {} in {}.".format(name, folder)) from error
+        raise Refusal(protocol.REJECTED, "File {} does not exist in {}.".format(name, folder)) from error
     except (NotRegular, NotADirectoryError) as error:
-        sentence = "{} is not a regular file, or lies behind a link, and cannot be read.".format(name)
+        sentence = "{} cannot be read: it is not a regular file, or its path contains a link.".format(name)
         raise Refusal(protocol.REJECTED, sentence) from error
     except OSError as error:
         raise system_refusal(error, "Reading {}".format(name)) from error
@@ -116,7 +116,7 @@ def read(folder: str, name: str, offset: int, limit: int) -> Dict[str, Any]:
 
 
 def names(folder: str) -> Dict[str, Any]:
-    """The paths of its `files` below it, and whether they are all; none where it is missing."""
+    """Paths of its `files`, and whether they are complete; none if it is missing."""
     parent, name = os.path.split(folder.rstrip("/"))
     found = foreign_files.listing(parent, name)
     return {"files": [path[len(name) + 1 :] for path in found.files], "is_complete": found.is_complete}

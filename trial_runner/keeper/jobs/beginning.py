@@ -1,8 +1,8 @@
-"""How jobs begin at a keeper: started on request, or adopted from a keeper that is gone.
+"""How jobs begin at a keeper: started on request, or adopted from a dead keeper.
 
-What must be true after a crash at any point of a start decides the order: folder, claim on the name, files, process,
-its start time, and that into the state file. Whatever fails is taken back, the claim last, so that the same name can be
-tried again. Jobs of a keeper that is gone are recognised by pid, start time and boot, or by their tag; never guessed.
+The order of the steps makes every crash recoverable: folder, claim on the name, files, process, its start time in the
+state file. Each failure undoes the steps, the claim last, so that the same name can be tried again. Jobs of a dead
+keeper are recognized by pid, start time and boot, or by their tag; never by a guess.
 """
 
 import os
@@ -38,20 +38,20 @@ class Spawn:
         self._start_ticks = stat.start_ticks
 
     def start(self, request: SpawnRequest) -> Job:
-        """A job that runs; recording its main process is left to the caller. Raises Refusal, leaving nothing behind."""
+        """A running job; the caller records its main process. Raises Refusal, leaving nothing behind."""
         _check_directory(request.directory)
         try:
             with Undo() as undo:
                 return self._start_whole(request, undo)
         except ValueError as error:
-            # Null characters or an '=' in a variable's name, characters that are no UTF-8. The texts hold no values.
+            # null characters, '=' in a variable's name, or invalid UTF-8; the messages contain no values
             message = "Starting job {} failed: its environment or a file has illegal text ({}).".format(
                 request.name, type(error).__name__
             )
             raise Refusal(protocol.INVALID, message) from error
 
     def _start_whole(self, request: SpawnRequest, undo: Undo) -> Job:
-        """As `_start`; the disk is asked why it failed before what was made is undone."""
+        """As `_start`; determines the disk's reason of a failure before undoing the steps."""
         try:
             return self._start(request, undo)
         except OSError as error:
@@ -69,7 +69,7 @@ class Spawn:
         with OpenFolder(request.attempt_directory) as folder:
             pid, started_ms = self._start_in(folder, job.claim, request, undo)
         undo.add(_abandon, pid)
-        # Two descriptors were closed just now, so this process has one left.
+        # two descriptors were just closed, so this process has a free one
         job.pidfd = processes.open_pidfd(pid)
         undo.add(os.close, job.pidfd)
         stat = processes.read_stat(pid)
@@ -79,7 +79,7 @@ class Spawn:
         return job
 
     def _start_in(self, folder: OpenFolder, claim: Claim, request: SpawnRequest, undo: Undo) -> Tuple[int, int]:
-        """The pid, and when it was started."""
+        """The pid and the start time."""
         attempt_folder.fill(folder, request.files, undo)
         with Descriptor(attempt_folder.open_output(folder, protocol.STDOUT_FILE, undo)) as stdout:
             attempt_folder.mark_begun(stdout, folder, undo)
@@ -87,12 +87,12 @@ class Spawn:
                 return self._run(request, claim, Streams(self._null, stdout, stderr))
 
     def claim(self, claim: Claim) -> None:
-        """Writes the state file of a job. Raises OSError, and Refusal where the keeper's folder was deleted."""
+        """Writes the state file of a job. Raises OSError, and Refusal if the keeper's folder was deleted."""
         try:
             self._state_files.claim(claim)
         except FileNotFoundError as error:
             sentence = (
-                "Starting job {} failed: the keeper's own folder was deleted. Jobs are started again, by another"
+                "Starting job {} failed: the keeper's own folder was deleted. Jobs start again, under another"
                 " keeper, as soon as those that run here have ended."
             ).format(claim.name)
             raise Refusal(protocol.UNAVAILABLE, sentence) from error
@@ -140,12 +140,12 @@ def _check_directory(directory: str) -> None:
     if not os.path.isdir(directory):
         raise Refusal(
             protocol.REJECTED,
-            "The working directory {} does not exist or is no folder: create it or correct codeDir.".format(directory),
+            "The working directory {} is not an existing folder: create it or correct codeDir.".format(directory),
         )
     if not os.access(directory, os.X_OK):
         raise Refusal(
             protocol.REJECTED,
-            "The working directory {} cannot be entered: give its user the right to, or choose another.".format(
+            "The working directory {} cannot be entered: give the user permission, or choose another.".format(
                 directory
             ),
         )
@@ -156,16 +156,16 @@ def _abandon(pid: int) -> None:
     os.waitpid(pid, 0)
 
 
-#: What became of jobs that cannot be vouched for any more.
-_RESTARTED = "its machine, or the container that it ran in, was restarted before it had ended"
-_UNSEEN = "it ended while no keeper ran on its machine, where the keeper had died, so its exit code is unknown"
+#: Reasons why a job's exit code is unknown.
+_RESTARTED = "its machine or container restarted before it had ended"
+_UNSEEN = "it ended after the keeper of its machine had died, so its exit code is unknown"
 _FILES_GONE = "the keeper that started it has lost its files, so its exit code is unknown"
-_NOT_FOUND = "the keeper of its machine died while it started it, and the next one found no process of it"
+_NOT_FOUND = "the keeper of its machine died while starting it, and the next one found no process of it"
 _FIRST_PID = 1
 
 
 class Adoption:
-    """Fills the registry of a keeper that begins."""
+    """Fills the registry of a starting keeper."""
 
     def __init__(
         self, jobs: Jobs, follow: Follow, ending: Ending, saving: Saving, state_files: StateFiles, log: Log
@@ -178,7 +178,7 @@ class Adoption:
         self._log = log
 
     def run(self, boot_id: str) -> None:
-        """Every state file becomes a job again, or is removed when nothing was started for it. Raises OSError."""
+        """Turns every state file into a job again, or removes it if nothing was started. Raises OSError."""
         records, empty = self._state_files.load()
         for name in empty:
             self._drop(name)
@@ -186,7 +186,7 @@ class Adoption:
             self._adopt(record, boot_id)
 
     def earlier(self, request: SpawnRequest, spawn: Spawn) -> Optional[Job]:
-        """The job of this name that was started before by a keeper whose files are gone; None: none was.
+        """The job of this name that a keeper with lost files started; None: there is none.
 
         Raises OSError, Refusal."""
         if not attempt_folder.has_begun(request.attempt_directory):
@@ -194,7 +194,7 @@ class Adoption:
         return self._take_over(request, process_tags.tag_of(request.name, request.attempt_directory), spawn)
 
     def running(self, request: SpawnRequest, spawn: Spawn) -> Optional[Job]:
-        """As `earlier`, for a job with processes alone."""
+        """As `earlier`, but only for a job with processes."""
         tag = process_tags.tag_of(request.name, request.attempt_directory)
         return self._take_over(request, tag, spawn) if tag else None
 
@@ -203,12 +203,12 @@ class Adoption:
         claim = spawn.claim_of(request)
         claim = claim._replace(tag=tag or claim.tag)
         spawn.claim(claim)
-        self._log.write("{}: it was started before, by a keeper whose files are gone".format(claim.name))
+        self._log.write("{}: it was started by an earlier keeper whose files are gone".format(claim.name))
         self._adopt(Record(claim, None, None), claim.boot_id, _FILES_GONE)
         return self._jobs.get(claim.name)
 
     def _adopt(self, record: Record, boot_id: str, lost: str = "") -> None:
-        """`lost`: why the exit code of a job without a process is unknown; empty: as `_what_became_of`."""
+        """`lost`: why the exit code of a job without a process is unknown; empty: determined by `_what_became_of`."""
         job = Job(record.claim, self._log.write)
         job.main = record.main
         job.is_main_recorded = record.main is not None
@@ -231,15 +231,15 @@ class Adoption:
         self._state_files.remove(name)
 
     def _was_never_started(self, record: Record) -> bool:
-        """The keeper died after its claim and before the start: the manager submits the job again."""
+        """Handles a claim without a start: the keeper died in between, and the manager submits the job again."""
         if record.main is not None or record.end is not None:
             return False
-        # the last thing that is made before a job's start
+        # the last file created before a job's start
         has_output = os.path.lexists(os.path.join(record.claim.present_directory, protocol.STDOUT_FILE))
         return not has_output and not process_tags.marked_processes(record.claim)
 
     def _find_main(self, job: Job) -> None:
-        """The main process, if it is there: running, or a zombie that still has its exit code."""
+        """The main process if it exists: running, or a zombie that still has its exit code."""
         if job.main is None:
             job.main = _marked_main(job)
         if job.main is None or not _is_there(job.main):
@@ -248,14 +248,14 @@ class Adoption:
             job.pidfd = processes.open_pidfd(job.main.pid)
         except ProcessLookupError:
             return
-        if not _is_there(job.main):  # exchanged for another one just now
+        if not _is_there(job.main):  # just replaced by another process
             os.close(job.pidfd)
             job.pidfd = -1
 
     def _go_on(self, job: Job, lost: str) -> None:
         self._saving.save(job)
         if job.pidfd < 0:
-            self._log.write("{}: its main process is gone and left no exit code".format(job.name))
+            self._log.write("{}: its main process is gone without an exit code".format(job.name))
             self._ending.lose(job, lost or _what_became_of(job))
             return
         self._follow.add(job)
@@ -263,7 +263,7 @@ class Adoption:
 
 
 def _end_by_boot(record: Record, boot_id: str) -> Optional[End]:
-    """The end of a job that was started before the machine was; None: it was not."""
+    """The end of a job that started before the machine's last boot; None: it did not."""
     if record.claim.boot_id == boot_id:
         return None
     return End(protocol.LOST, None, None, time.time_ns() // 1000000, "", _RESTARTED)
@@ -275,8 +275,8 @@ def _is_there(main: MainProcess) -> bool:
 
 
 def _what_became_of(job: Job) -> str:
-    """One sentence about a job whose main process is gone. In a container, which has the boot id of its host, the first
-    process tells of a restart: it is younger than the job, or than the keeper that was about to start it."""
+    """One sentence about a job whose main process is gone. A container has its host's boot id; its first process shows
+    a restart if it is younger than the job, or than the keeper that was starting it."""
     first = processes.read_stat(_FIRST_PID)
     before = job.main.start_ticks if job.main is not None else job.claim.keeper_start_ticks
     if first is not None and before and first.start_ticks > before:

@@ -1,8 +1,7 @@
-"""The end of a job, from its first sign to the last: nothing of it is alive, its end is on disk, it is reaped.
+"""The end of a job: all its processes are gone, its end is on disk, and it is reaped.
 
-The order matters. The main process is only peeked at while the others of the job are ended, so that its pid, and with
-it the session, stay its own; the end is written down before it is reaped, so that a keeper killed in between loses
-nothing.
+The order matters. While the job's other processes are ended, the main process is not reaped, so that its pid and
+session id stay reserved. The end is written before reaping, so that a keeper killed in between loses nothing.
 """
 
 import errno
@@ -19,19 +18,19 @@ from trial_runner.loop import Loop
 from trial_runner.processes import Exit
 from trial_runner.wire import stderr_end
 
-#: So many processes of a job are waited for at a time: their deaths lead to the others.
+#: Number of a job's processes to wait for at a time: their deaths lead to the others.
 _MAX_WATCHED = 64
-#: Seconds until a job is looked at again when there was no descriptor to wait with.
+#: Seconds until the next check of a job if no descriptor was available.
 _LOOK_AGAIN_S = 0.1
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 #: The message of an end that only the job's own parent has seen.
-_UNTOLD = "it ended under another keeper than the one that started it, and the system did not tell that its exit code"
+_UNTOLD = "it ended under another keeper than the one that started it, and the system did not report its exit code"
 
 JobCallback = Callable[[Job], None]
 
 
 class Ending:
-    """`drain` is to read what the job reported before its end is on disk; `on_end` is called when all is done."""
+    """`drain`: reads what the job reported before its end is on disk; `on_end`: called last."""
 
     def __init__(self, loop: Loop, jobs: Jobs, saving: Saving) -> None:
         self._loop = loop
@@ -42,11 +41,11 @@ class Ending:
         self.on_end: JobCallback = lambda _: None
 
     def watch(self, job: Job) -> None:
-        """Waits for the end of the main process, which may have come already."""
+        """Waits for the end of the main process, which may have happened already."""
         self._loop.watch(job.pidfd, lambda _: self._main_ended(job))
 
     def lose(self, job: Job, why: str) -> None:
-        """Ends what there is of a job without its main process; the job becomes LOST. `why`: one sentence."""
+        """Ends the remaining processes of a job without its main process; the job becomes LOST. `why`: one sentence."""
         job.is_main_gone, job.lost = True, why
         self._look_soon(job)
 
@@ -64,7 +63,7 @@ class Ending:
         job.kill_timer = self._loop.call_later(grace_s, lambda: self._signal_all(job, signal.SIGKILL))
 
     def child_changed(self) -> None:
-        """Asks again about main processes that were traced, and reaps orphans, which become our children."""
+        """Checks traced main processes again, and reaps orphans, which become our children."""
         traced, self._traced = self._traced, []
         for job in traced:
             self._main_ended(job)
@@ -77,14 +76,14 @@ class Ending:
         self._loop.unwatch(job.pidfd)
         job.exit = _exit_of(job)
         if job.exit is None and job.is_child:
-            # A debugger or strace gets the end before the parent, which gets SIGCHLD when the debugger is done or gone.
+            # a debugger or strace is notified before the parent, which gets SIGCHLD when the debugger is done or gone
             self._traced.append(job)
             return
         job.is_main_gone = True
         self._look(job)
 
     def _look(self, job: Job) -> None:
-        """Ends the job when nothing of it is left; otherwise waits for what is left, and kills it when it is time."""
+        """Ends the job when no processes are left; otherwise waits for them, and kills them when time is up."""
         job.is_look_due = False
         if job.end is not None:
             return
@@ -96,13 +95,13 @@ class Ending:
             self._finish(job)
 
     def _look_soon(self, job: Job) -> None:
-        """Looks at the job's processes in the loop's next turn; several requests before it are one look."""
+        """Checks the job's processes in the loop's next turn; several requests before it cause one check."""
         if not job.is_look_due:
             job.is_look_due = True
             self._loop.call_soon(lambda: self._look(job))
 
     def _wait_for(self, job: Job, tree: Iterable[int]) -> bool:
-        """Whether any of these is alive; then there will be another look."""
+        """Whether any of these is alive; then there will be another check."""
         try:
             for pid in tree:
                 if len(job.strays) >= _MAX_WATCHED:
@@ -137,17 +136,17 @@ class Ending:
         if job.end is not None:
             return
         tree = self._tree(job)
-        # The main process first: a shell that outlives its child would begin the next command.
+        # the main process first: a shell that outlives its child would begin the next command
         if job.main is not None and not job.is_main_gone:
             processes.send_signal(job.main.pid, number)
         for pid in tree:
             processes.send_signal(pid, number)
 
     def _tree(self, job: Job) -> List[int]:
-        """All processes of the job but a living main one, zombies among them; parents first."""
+        """All processes of the job except a living main one, including zombies; parents first."""
         main_pid = 0 if job.main is None or job.is_main_gone else job.main.pid
         roots = [main_pid] if main_pid else []
-        # What has lost its parent is our child, unless it was started under another keeper.
+        # orphans are our children, unless another keeper started them
         roots += self._own_strays(job) if job.is_child else process_tags.marked_processes(job.claim)
         return [pid for pid in processes.with_descendants(roots) if pid != main_pid]
 
@@ -201,8 +200,8 @@ def _end_of(job: Job) -> End:
 
 
 def _ended_ms(job: Job) -> int:
-    """The present time by the clock as it was at the job's start, in milliseconds: setting the clock meanwhile does not
-    change the difference."""
+    """The present time in milliseconds, by the clock as it was at the job's start: setting the clock does not change
+    durations."""
     if job.main is None:
         return time.time_ns() // 1000000
     return job.main.started_ms + processes.age_ms(job.main.start_ticks)

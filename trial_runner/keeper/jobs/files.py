@@ -1,5 +1,7 @@
-"""The files of a keeper: its folder, which is its working directory (names are relative to it, so it may be moved),
-with a state file for each job, and a log."""
+"""The files of a keeper: its folder, which is its working directory, with a state file for each job, and a log.
+
+Names are relative to the folder, so it may be moved.
+"""
 
 import errno
 import json
@@ -17,7 +19,7 @@ LOG = "keeper.log"
 
 
 def is_home_deleted() -> bool:
-    """Whether the keeper's folder was deleted; not when it was moved, nor when the disk is silent: jobs must go on."""
+    """Whether the keeper's folder was deleted; false if it was moved, or if the disk does not answer: jobs go on."""
     try:
         os.stat(JOBS)
     except OSError as error:
@@ -27,7 +29,7 @@ def is_home_deleted() -> bool:
 
 _SUFFIX = ".jsonl"
 _SPARE_SUFFIX = ".spare"
-#: Files of forgotten jobs that are kept for jobs to come.
+#: Number of files of forgotten jobs that are kept for reuse.
 _MOST_SPARE = 256
 
 
@@ -40,14 +42,14 @@ class Claim(NamedTuple):
     tag: str
     attempt_directory: str
     boot_id: str
-    #: Seconds between SIGTERM and SIGKILL when a request names no others.
+    #: Seconds between SIGTERM and SIGKILL if a request sets none.
     grace_s: float
-    #: The keeper that made the claim, which bears the tag itself while it starts the job; 0 where it was not noted.
+    #: The keeper that made the claim, which has the tag itself while it starts the job; 0: unknown.
     keeper_pid: int = 0
     keeper_start_ticks: int = 0
-    #: What of the machine was given to the job, which the keeper only keeps; None in files of earlier versions.
+    #: The reservation, which the keeper only stores; None in files of earlier versions.
     reservation: Optional[Dict[str, Any]] = None
-    #: The keeper's folder when it made the claim; empty where it was not noted.
+    #: The keeper's folder when it made the claim; empty: unknown.
     home: str = ""
 
     @property
@@ -74,20 +76,20 @@ class MainProcess(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a job ended; the evidence is empty when it is LOST."""
+    """How a job ended; without evidence when it is LOST."""
 
     state: str
     exit_code: Optional[int]
     signal: Optional[int]
     ended_ms: int
-    #: At most 2048 bytes of standard error, of a job that failed.
+    #: At most 2048 bytes of standard error, of a failed job.
     stderr_tail: str
-    #: What became of a job that is LOST, one sentence; else empty.
+    #: What happened to a LOST job, one sentence; otherwise empty.
     message: str = ""
 
 
 class Record(NamedTuple):
-    """A state file, read back."""
+    """The content of a state file."""
 
     claim: Claim
     main: Optional[MainProcess]
@@ -97,7 +99,7 @@ class Record(NamedTuple):
 class StateFiles:
     """The folder of state files, which has one owner.
 
-    A forgotten job's file is used again: on ext4 every deleted file makes the creation of others dearer for minutes.
+    A forgotten job's file is reused: on ext4, every deletion slows down the creation of files for minutes.
     """
 
     def __init__(self, folder: str) -> None:
@@ -106,7 +108,7 @@ class StateFiles:
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def claim(self, claim: Claim) -> None:
-        """Raises FileExistsError when the name is taken, OSError, leaving nothing, when it cannot be written."""
+        """Raises FileExistsError if the name is taken; OSError, leaving nothing, if it cannot be written."""
         path = self._path(claim.name)
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -115,7 +117,7 @@ class StateFiles:
             try:
                 line = _line(claim._asdict())
                 write_all(descriptor, line)
-                # Cut afterwards: a file that is emptied first gives its block back; on ext4, it is flushed when closed.
+                # truncated afterwards: truncating first frees its block and, on ext4, flushes the file on close
                 os.ftruncate(descriptor, len(line))
                 os.rename(draft, path)
             except OSError:
@@ -129,11 +131,11 @@ class StateFiles:
             try:
                 write_all(descriptor, _line(entry._asdict()))
             except OSError:
-                os.ftruncate(descriptor, size)  # the next line must not continue half of this one
+                os.ftruncate(descriptor, size)  # the next line must not continue a partial one
                 raise
 
     def remove(self, name: str) -> None:
-        """Removes the record of a job. Quiet when there is none. Raises OSError."""
+        """Removes the record of a job. Ignores a missing one. Raises OSError."""
         path = self._path(name)
         with suppress(FileNotFoundError):
             if len(self._spare) >= _MOST_SPARE:
@@ -152,7 +154,7 @@ class StateFiles:
             elif file_name.endswith(_SUFFIX):
                 name = file_name[: -len(_SUFFIX)]
                 record = _read_record(os.path.join(self._folder, file_name))
-                # After a loss of power a file that was used again may hold what it held for the job before.
+                # after a power loss, a reused file may have its previous content
                 if record is None or record.claim.name != name:
                     empty.append(name)
                 else:
@@ -179,8 +181,8 @@ def _read_record(path: str) -> Optional[Record]:
 
 
 def _is_whole(entry: Dict[str, Any], kind: Any) -> bool:
-    """A later version may have written more, an earlier one less: a job that runs must not be taken for a claim that is
-    not whole."""
+    """Reads a claim with more or fewer fields, from a later or earlier version: a running job must not be mistaken for
+    an incomplete claim."""
     return entry.keys() >= set(kind._fields) - set(kind._field_defaults)
 
 
@@ -200,7 +202,7 @@ _MAX_BYTES = 1024 * 1024
 
 
 class Log:
-    """Lines with a time; at most two files of one MiB. A full disk costs lines, nothing else."""
+    """Log lines with a time; at most two files of one MiB. A full disk only loses lines."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -218,7 +220,7 @@ class Log:
         self._size += len(line)
 
     def error(self, error: BaseException) -> None:
-        """A fault of the keeper itself, with its stack."""
+        """Logs an error of the keeper itself, with its stack."""
         self.write("".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip())
 
     def _make_room(self, length: int) -> None:

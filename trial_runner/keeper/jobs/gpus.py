@@ -1,7 +1,7 @@
-"""This machine's GPUs: read by a process of its own, since a driver that hangs must not hold up the keeper.
+"""This machine's GPUs, read by a separate process, as a hanging driver must not block the keeper.
 
-The process is started by a request, kept for a while for the next one, and ended with its input. One that hangs is
-killed; until it is gone, no other is started.
+A request starts the process; it stays for further requests and ends with its input. A hanging one is killed; until it
+is gone, no other is started.
 """
 
 import json
@@ -18,15 +18,15 @@ from trial_runner.keeper.jobs.job import Job, Jobs
 from trial_runner.launch import PROGRAM, Streams, launch
 from trial_runner.loop import Loop, Timer
 
-#: Seconds after which a request is answered with an error; shorter than the time limit of the keeper's client.
+#: Seconds after which a request gets an error; less than the time limit of the keeper's client.
 _ANSWER_S = 8.0
-#: Seconds after which the process is killed; a driver that wakes many cards takes its time.
+#: Seconds after which the process is killed; a driver that wakes many cards is slow.
 _MOST_S = 60.0
-#: Seconds for which the process is kept without a question.
+#: Seconds that the process stays without requests.
 _IDLE_S = 60.0
-#: Most parents of a process that are looked at to find its job.
+#: Maximum number of a process's ancestors to check for its job.
 _MOST_PARENTS = 64
-#: Bytes of one reading.
+#: Maximum size of a reading in bytes.
 _MOST_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
@@ -45,13 +45,13 @@ class Gpus:
         self._last_at = 0.0
         self._asked: List[_Asked] = []
         self._process: Optional[_Process] = None
-        #: When the reading that is under way was asked for; None: none is.
+        #: Start time of the current reading; None: none.
         self._reading_since: Optional[float] = None
         self._limit: Optional[Timer] = None
         self._idle: Optional[Timer] = None
 
     def read(self, max_age_s: float, tell: Tell) -> None:
-        """`tell` is called once, at once if the last reading is no older than that, and in any case after a while."""
+        """Calls `tell` once: immediately if the last reading is recent enough, and after a time limit at the latest."""
         if self._last is not None and time.monotonic() - self._last_at <= max_age_s:
             tell(self._told(self._last))
             return
@@ -61,7 +61,7 @@ class Gpus:
         self._begin()
 
     def close(self) -> None:
-        """The process ends with its input."""
+        """Ends the process through its input."""
         if self._process is not None:
             self._process.close(self._loop)
             self._process = None
@@ -106,13 +106,13 @@ class Gpus:
         process.kill()
         self.close()
         if self._reading_since is not None:
-            why = "the driver hangs" if was_killed else "the process that reads them broke down"
+            why = "the driver hangs" if was_killed else "the process that reads them died"
             self._finish(_failure("the GPUs cannot be read: {}".format(why)))
 
     def _kill(self) -> None:
-        """Kills the process, which hangs. One that the driver does not let go of stays the reading under way."""
+        """Kills the hanging process. One that the driver does not release stays the current reading."""
         assert self._process is not None
-        self._log("the process that reads the GPUs hangs; it is killed")
+        self._log("the process that reads the GPUs hangs; killing it")
         self._process.kill()
 
     def _finish(self, reading: Reading) -> None:
@@ -145,7 +145,7 @@ class Gpus:
         owners = {pid: self._job_of(pid, mains) for pid in found}
         for card in reading["cards"]:
             for process in card["processes"]:
-                if process.get("job") is None:  # once known it stays known, when the process is gone, too
+                if process.get("job") is None:  # a known job stays known after the process is gone
                     process["job"] = owners[process["pid"]]
         return dict(reading, age_s=round(time.monotonic() - self._last_at, 3))
 
@@ -158,7 +158,7 @@ class Gpus:
             if parent in mains or stat.session in mains:
                 return mains[parent if parent in mains else stat.session].name
             parent = stat.parent
-        for job in mains.values():  # one that left its parents
+        for job in mains.values():  # a process that left its parents
             if process_tags.is_marked(pid, job.name, job.claim.tag):
                 return job.name
         return None
@@ -176,7 +176,7 @@ class _Asked:
 
 
 class _Process:
-    """Raises OSError when it cannot be started."""
+    """Raises OSError if it cannot start."""
 
     def __init__(self) -> None:
         child_input, self.input = os.pipe()
@@ -215,8 +215,8 @@ def _parsed(text: bytes) -> Reading:
     try:
         reading = json.loads(text.decode())
     except ValueError:
-        return _failure("the process that reads the GPUs said something that is no reading")
-    return reading if isinstance(reading, dict) else _failure("the process that reads the GPUs said no reading")
+        return _failure("the process that reads the GPUs sent an invalid reading")
+    return reading if isinstance(reading, dict) else _failure("the process that reads the GPUs sent no reading")
 
 
 def _failure(error: str) -> Reading:

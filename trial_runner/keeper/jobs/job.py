@@ -1,5 +1,4 @@
-"""A job of the keeper: what was claimed, its main process, how it ended, and what is known of it meanwhile; and what is
-written to the disk about it."""
+"""A job of the keeper: its claim, its main process, its end, and its current state; and saving these to disk."""
 
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set
@@ -12,36 +11,36 @@ from trial_runner.processes import Exit
 
 
 class Job:
-    """Changed by `ending` (its end) and `follow` (what was shipped) alone."""
+    """Changed only by `ending` (its end) and `follow` (what was sent)."""
 
     def __init__(self, claim: Claim, log: Callable[[str], None]) -> None:
         self.claim = claim
         self.name = claim.name
         self.main: Optional[MainProcess] = None
-        #: Whether the main process is a child of this keeper, and so were all that came from it.
+        #: Whether the main process is a child of this keeper, and so were all its descendants.
         self.is_child = False
-        #: Readable when the main process ended; -1 when there is none.
+        #: Readable when the main process ended; -1: there is none.
         self.pidfd = -1
-        #: The main process is gone; others of the job may not be.
+        #: The main process is gone; others of the job may remain.
         self.is_main_gone = False
-        #: Why its exit code will not be known, one sentence; empty while it may be.
+        #: Why its exit code will stay unknown, one sentence; empty: it may become known.
         self.lost = ""
         self.exit: Optional[Exit] = None
-        #: Descriptors of processes that are waited for after the main one, by pid.
+        #: Descriptors of processes to wait for after the main one, by pid.
         self.strays: Dict[int, int] = {}
-        #: When the remaining processes get SIGKILL; None before a request to stop.
+        #: When the remaining processes get SIGKILL; None before a stop request.
         self.kill_timer: Optional[Timer] = None
         self.kill_at = 0.0
-        #: Known before it is final: the rest is read, written and reaped in between.
+        #: Known before it is final: remaining data is read, written and reaped in between.
         self.end: Optional[End] = None
         self.is_over = False
         self.is_look_due = False
         self.is_main_recorded = False
         self.is_end_recorded = False
         self.outboxes = Outboxes(claim.attempt_directory, log)
-        #: The connection asked for this job.
+        #: The connection requested this job.
         self.is_followed = False
-        #: All it will ever report was shipped.
+        #: Everything that it reported was sent.
         self.is_drained = False
 
     def describe(self) -> Dict[str, Any]:
@@ -79,7 +78,7 @@ class Job:
 
 
 class Jobs:
-    """A job stays until it is forgotten, ended or not."""
+    """All jobs. A job stays until it is forgotten, ended or not."""
 
     def __init__(self) -> None:
         self._jobs: Dict[str, Job] = {}
@@ -111,12 +110,12 @@ class Jobs:
         del self._jobs[job.name]
 
 
-#: Seconds until a write that failed is tried again.
+#: Seconds until a failed write is repeated.
 _RETRY_S = 2.0
 
 
 class Saving:
-    """The saving of jobs' states. Nothing raises: what is not on disk is in memory. `on_saved`: all is on disk now."""
+    """Saves jobs' states. Raises nothing: unsaved state stays in memory. `on_saved`: everything is on disk now."""
 
     def __init__(self, loop: Loop, state_files: StateFiles, log: Log) -> None:
         self._loop = loop
@@ -131,14 +130,14 @@ class Saving:
         return not self._owed
 
     def save(self, job: Job) -> None:
-        """Records the main process and the end, as far as they are known and not on file."""
+        """Records the main process and the end, as far as they are known and unsaved."""
         try:
             self._record(job)
         except FileNotFoundError:
-            # Files that were deleted do not come back, and the folder is found wherever it was moved to.
-            self._log.write("{}: its state file was deleted, so nothing more is kept of it".format(job.name))
+            # deleted files do not return, and the folder is found after a move
+            self._log.write("{}: its state file was deleted, so its state is no longer saved".format(job.name))
         except OSError as error:
-            self._log.write("{}: its state cannot be written, yet: {}".format(job.name, error))
+            self._log.write("{}: its state cannot be written yet: {}".format(job.name, error))
             self._owed[job.name] = job
             self._retry_later()
 
@@ -161,7 +160,7 @@ class Saving:
             self._loop.call_later(_RETRY_S, self.retry)
 
     def retry(self) -> None:
-        """Tries now what is owed."""
+        """Repeats failed writes now."""
         self._is_retrying = False
         owed, self._owed = self._owed, {}
         for job in owed.values():

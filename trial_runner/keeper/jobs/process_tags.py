@@ -1,9 +1,9 @@
-"""The marks by which a process is recognised as part of a job, wherever it went.
+"""The marks that identify the processes of a job, wherever they are.
 
-Every process of a job carries two marks. The variable `NNI_MANAGER_JOB` is lost when a process clears its environment
-or writes over it to change its title. The *tag* is a resource limit that is of no use to ordinary processes: the soft
-limit of real-time CPU time, 2^60 µs (36,000 years) plus a random number. It is inherited through fork and exec and can
-be read from outside.
+Every process of a job has two marks. The variable `NNI_MANAGER_JOB` is lost if a process clears its environment or
+overwrites it to change its title. The *tag* is a resource limit without effect on ordinary processes: the soft limit of
+real-time CPU time, 2^60 µs (36,000 years) plus a random number. Fork and exec inherit it, and other processes can read
+it.
 """
 
 import os
@@ -15,9 +15,9 @@ from trial_runner import processes, protocol
 from trial_runner.keeper.jobs.files import Claim
 
 _RTTIME = "rttime"
-#: Where a hard limit of real-time CPU time is set: bytes of message queues, a little less than allowed.
+#: If the hard limit of real-time CPU time is set: bytes of message queues, slightly less than allowed.
 _MSGQUEUE = "msgqueue"
-#: Where neither works: nothing but the variable.
+#: If neither works: only the variable.
 _VARIABLE = "variable"
 
 # `resource` does not name this one.
@@ -27,12 +27,12 @@ _LIMITS = {_RTTIME: _RLIMIT_RTTIME, _MSGQUEUE: resource.RLIMIT_MSGQUEUE}
 
 
 def new_tag() -> str:
-    """A tag that no process has, as text that can be stored."""
+    """A tag that no process has, as storable text."""
     if resource.getrlimit(_RLIMIT_RTTIME)[1] == resource.RLIM_INFINITY:
         return "{}:{}".format(_RTTIME, _RTTIME_BASE + _random_number())
     soft = resource.getrlimit(resource.RLIMIT_MSGQUEUE)[0]
     if soft > 4096:
-        # Few values, so an equal tag of another keeper is thinkable: the variable stays the finer mark.
+        # few values, so another keeper may use the same tag: the variable distinguishes them
         return "{}:{}".format(_MSGQUEUE, soft - 1 - _random_number() % (soft // 2))
     return "{}:{}".format(_VARIABLE, _random_number())
 
@@ -44,7 +44,7 @@ def tag_variable(name: str, tag: str) -> str:
 
 @contextmanager
 def tagged(tag: str) -> Iterator[None]:
-    """A context in which this process has the tag, and every process it starts. Raises OSError."""
+    """A context in which this process, and every process it starts, has the tag. Raises OSError."""
     limit, value = _limit(tag)
     if limit < 0:
         yield
@@ -58,13 +58,13 @@ def tagged(tag: str) -> Iterator[None]:
 
 
 def is_marked(pid: int, name: str, tag: str) -> bool:
-    """Whether the process bears the job's tag or its variable."""
+    """Whether the process has the job's tag or its variable."""
     return _has_tag(pid, tag) or _has_variable(pid, tag_variable(name, tag))
 
 
 def tag_of(name: str, attempt_directory: str) -> str:
     """The tag of a job's processes, from their variable; empty: it has none. A process also names the attempt's folder:
-    a copied experiment has jobs of the same names elsewhere."""
+    a copied experiment has jobs with the same names."""
     start = "{}={}:".format(protocol.ENV_JOB, name).encode()
     folder = "={}".format(attempt_directory).encode()
     for pid in processes.all_pids():
@@ -76,15 +76,15 @@ def tag_of(name: str, attempt_directory: str) -> str:
 
 
 def marked_processes(claim: Claim) -> List[int]:
-    """The processes of a claim, found by looking at each one of the machine: some microseconds each. Without
-    keepers."""
+    """The processes of a claim, without keepers, found by reading each process of the machine (some microseconds
+    each)."""
     own = os.getpid()
     marked = [pid for pid in processes.all_pids() if pid != own and is_marked(pid, claim.name, claim.tag)]
     return [pid for pid in marked if not _is_keeper(pid, claim)]
 
 
 def _random_number() -> int:
-    """A random number of 48 bits. The module `random` would bring megabytes with it."""
+    """A random number of 48 bits. Importing `random` would cost megabytes."""
     return int.from_bytes(os.urandom(6), "big")
 
 
@@ -99,7 +99,7 @@ def _has_tag(pid: int, tag: str) -> bool:
 
 
 def _is_keeper(pid: int, claim: Claim) -> bool:
-    """A process that was killed while `tagged` has the tag until it is reaped, which some init processes never do."""
+    """A process killed within `tagged` keeps the tag until it is reaped, which some init processes never do."""
     if pid != claim.keeper_pid:
         return False
     stat = processes.read_stat(pid)

@@ -1,12 +1,12 @@
-"""What a start that fails takes back."""
+"""The steps that undo a failed start."""
 
 from typing import Any, Callable, List, Optional, Tuple, Type
 
 
 class Undo:
-    """A context with steps, the last first, that are taken where it is left by an exception.
+    """A context with undo steps, which run in reverse order if an exception leaves it.
 
-    A plain list: every start adds a dozen and takes none, and those of an `ExitStack` cost as much as files do.
+    A plain list: every start adds a dozen and runs none; an `ExitStack` would cost as much as the files.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Undo:
         self._steps.append((step, arguments))
 
     def _run(self) -> None:
-        """Takes all of them, whatever one raises; the last error is raised."""
+        """Runs all steps, even if some raise; the last error is raised."""
         if self._steps:
             step, arguments = self._steps.pop()
             try:

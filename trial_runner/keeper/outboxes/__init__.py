@@ -1,1 +1,1 @@
-"""What jobs write for the manager, followed as it grows."""
+"""Data that jobs write for the manager, followed as it grows."""

@@ -1,7 +1,7 @@
-"""The jobs with changed outboxes: reported by the kernel, gathered for some milliseconds.
+"""The jobs with changed outboxes: reported by the kernel, collected for some milliseconds.
 
-Nothing is told of a job in its first moment (`listener.LATE_S`): many have ended by then, and cost no watch and no
-wake-up. Where the kernel cannot watch a folder (its limits are reached), that job counts as changed once a second.
+Changes in a job's first moment (`listener.LATE_S`) are not reported: many jobs have ended by then, and cost no watch
+and no wake-up. If the kernel cannot watch a folder (its limits are reached), the job counts as changed once a second.
 """
 
 import os
@@ -15,11 +15,11 @@ from trial_runner.keeper.serving.listener import LATE_S, Connection
 from trial_runner.loop import Loop, Timer
 from trial_runner.wire import foreign_files
 
-#: Seconds between the first sign of a change and telling it: a trickle of lines becomes a few messages.
+#: Seconds between the first sign of a change and its report: frequent lines become few messages.
 _GATHER_S = 0.03
-#: Seconds between looks at jobs without a watch on their folders.
+#: Seconds between checks of jobs without a watch on their folders.
 _UNWATCHED_S = 1.0
-#: Folders of one job that are watched.
+#: Maximum number of watched folders per job.
 _MOST_FOLDERS = 100
 
 _CHANGES = inotify.MODIFY | inotify.CREATE | inotify.MOVED_TO
@@ -34,7 +34,7 @@ class _Watch(NamedTuple):
 
 
 class Watches:
-    """`on_changed` is called with jobs that may have something new; only between `listen` and `mute`."""
+    """`on_changed`: called with jobs that may have news; only between `listen` and `mute`."""
 
     def __init__(self, loop: Loop, log: Log, on_changed: Callable[[Iterable[Job]], None]) -> None:
         self._loop = loop
@@ -44,7 +44,7 @@ class Watches:
         self._watches: Dict[int, _Watch] = {}
         self._numbers: Dict[str, Set[int]] = {}
         self._jobs: Dict[str, Job] = {}
-        #: Of jobs without a watch yet.
+        #: Jobs without a watch yet.
         self._beginning: Dict[str, Timer] = {}
         self._unwatched: Dict[str, Job] = {}
         self._is_listening = False
@@ -52,13 +52,13 @@ class Watches:
         self._looking: Optional[Timer] = None
 
     def add(self, job: Job) -> None:
-        """Watches a job's folders in a moment, when it counts as changed."""
+        """Watches a job's folders after a moment, when it counts as changed."""
         self._jobs[job.name] = job
         self._numbers[job.name] = set()
         self._beginning[job.name] = self._loop.call_later(LATE_S, lambda: self._begin(job))
 
     def remove(self, job: Job) -> None:
-        """Ends the following of a job that has ended. Quiet for jobs that were never added."""
+        """Ends the following of an ended job. Ignores jobs that were never added."""
         if self._jobs.pop(job.name, None) is None:
             return
         self._unwatched.pop(job.name, None)
@@ -130,7 +130,7 @@ class Watches:
         folders = job.outboxes.folders()
         for folder in folders[:_MOST_FOLDERS]:
             self._watch(job, folder, _CHANGES)
-        if len(folders) > _MOST_FOLDERS:  # watches are for all processes of this user
+        if len(folders) > _MOST_FOLDERS:  # all processes of this user share the limit of watches
             self._look_at(job)
 
     def _watch_metrics(self, job: Job) -> None:
@@ -146,7 +146,7 @@ class Watches:
                 number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
         except OSError as error:
             path = os.path.join(attempt_folder, folder)
-            self._log.write("{} is not watched but looked at every second: {}".format(path, error))
+            self._log.write("{} is not watched but checked every second: {}".format(path, error))
             self._look_at(job)
             return
         self._watches[number] = _Watch(job, folder)
@@ -171,7 +171,7 @@ def _open(log: Log) -> Optional[Inotify]:
     try:
         return Inotify()
     except OSError as error:
-        log.write("There is no inotify ({}): outboxes are looked at every second".format(error))
+        log.write("There is no inotify ({}): outboxes are checked every second".format(error))
         return None
 
 
@@ -186,12 +186,12 @@ class Follow:
         self._loop = loop
         self._jobs = jobs
         self._connection: Optional[Connection] = None
-        #: Followed jobs that may have something to ship, in the order of their turns.
+        #: Followed jobs that may have data to send, in turn.
         self._changed: Dict[str, Job] = {}
         self._watches = Watches(loop, log, self._on_changed)
 
     def connect(self, connection: Connection) -> None:
-        """Takes a connection, on which the jobs to be shipped will be named."""
+        """Accepts a connection, which will name the jobs to follow."""
         self._forget_asked()
         self._connection = connection
         self._watches.listen()
@@ -206,12 +206,12 @@ class Follow:
         self._watches.add(job)
 
     def remove(self, job: Job) -> None:
-        """Ends the watches of a job; quiet for jobs that were never added."""
+        """Ends the watches of a job; ignores jobs that were never added."""
         self._watches.remove(job)
         self._changed.pop(job.name, None)
 
     def begin(self, job: Job, offsets: Dict[str, int]) -> None:
-        """Ships the job from these byte offsets on, and its end, again if need be."""
+        """Sends the job's data from these byte offsets on, and its end, again if necessary."""
         job.outboxes.rewind(offsets)
         job.outboxes.look_in(job.claim.present_directory)
         job.is_followed = True
@@ -220,28 +220,28 @@ class Follow:
         self._loop.call_soon(self.ship)
 
     def drain(self, job: Job) -> None:
-        """Ships what is left of a job that has ended, as far as the connection takes it."""
+        """Sends the remaining data of an ended job, as far as the connection accepts it."""
         self._watches.remove(job)
         if job.is_followed and self._connection is not None:
             self._ship_lines(job, self._connection)
 
     def end(self, job: Job) -> None:
-        """Tells the end, after what is left."""
+        """Sends the end, after the remaining data."""
         self._watches.remove(job)
         self._on_changed((job,))
 
     def ship(self) -> None:
-        """Ships as much as the connection takes; to be called again when it takes more."""
+        """Sends as much as the connection accepts; called again when it accepts more."""
         connection = self._connection
         while connection is not None and self._changed and connection.unsent <= _MAX_UNSENT:
             job = self._changed.pop(next(iter(self._changed)))
             if not self._ship_lines(job, connection):
-                self._changed[job.name] = job  # behind the others
+                self._changed[job.name] = job  # after the others
             elif job.is_over:
                 connection.send({"event": "ended", "name": job.name, "owner": job.claim.owner, "job": job.describe()})
 
     def _ship_lines(self, job: Job, connection: Connection) -> bool:
-        """Whether all that is there was shipped."""
+        """Whether all available data was sent."""
         if job.is_drained:
             return True
         if connection.unsent > _MAX_UNSENT:

@@ -1,1 +1,1 @@
-"""The keeper's process: its socket, its connections, and the verbs that it answers."""
+"""The keeper's process: its socket, its connections, and its verbs."""

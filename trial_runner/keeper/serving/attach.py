@@ -1,6 +1,6 @@
-"""Bridges standard input and output to the keeper's socket; starts a keeper where none answers.
+"""Bridges standard input and output to the keeper's socket; starts a keeper if none answers.
 
-This is what an SSH session runs: the session may break and come back, the keeper stays.
+An SSH session runs this: the session may break and return, the keeper stays.
 """
 
 import os
@@ -17,14 +17,14 @@ from trial_runner.wire import shortage
 from trial_runner.wire.foreign_files import write_all
 
 _COPY_BYTES = 256 * 1024
-#: Seconds that a keeper may take to begin; it looks at every job it finds before it listens.
+#: Seconds for a keeper to start; it checks every job it finds before it listens.
 _START_S = 30.0
-#: Seconds to wait for a keeper that is just ending, or is making its socket anew.
+#: Seconds to wait for a keeper that is ending, or recreating its socket.
 _PAUSE_S = 0.05
-#: How often it is tried; a keeper may end itself between two steps.
+#: Number of attempts; a keeper may end between two steps.
 _ATTEMPTS = 20
 
-#: Not `-m`: that looks in the working directory first, where a user's file would pass for one of Python's modules.
+#: Not `-m`: that searches the working directory first, where a user's file could shadow one of Python's modules.
 _SERVE = "import sys; sys.path[0] = sys.argv.pop(1); from trial_runner.keeper.__main__ import main; sys.exit(main())"
 
 
@@ -55,8 +55,8 @@ def serve_command(directory: str, socket_path: str, ready_fd: int) -> List[str]:
 
 
 def _start(directory: str, socket_path: str) -> bool:
-    """Whether a keeper said that it listens."""
-    import subprocess  # brings much with it, and most sessions find a keeper
+    """Whether a keeper reported that it listens."""
+    import subprocess  # a large import, and most sessions find a keeper
 
     reader, writer = os.pipe()
     try:
@@ -79,7 +79,7 @@ def _start(directory: str, socket_path: str) -> bool:
 
 
 def _find(directory: str, socket_path: str) -> Optional[socket.socket]:
-    """A connection to the running keeper; one that was started in another environment may listen elsewhere."""
+    """A connection to the running keeper; one started in another environment may listen elsewhere."""
     found = _connect(socket_path)
     if found is not None:
         return found
@@ -92,13 +92,13 @@ def _find(directory: str, socket_path: str) -> Optional[socket.socket]:
 
 
 def _elsewhere(directory: str) -> str:
-    """The sentence about a keeper that runs on another machine with the same home folder; empty: none does."""
+    """The sentence about a keeper that runs on another machine with the same home folder; empty: there is none."""
     holder = lock_file.holder(directory)
     if holder is None or holder.host in ("", os.uname().nodename) or lock_file.is_keeper(holder.pid, directory):
         return ""
     return (
-        "The keeper of {} runs on {}, which has the same home folder as {}: name that machine as `host`, not a name"
-        " that leads to several.".format(directory, holder.host, os.uname().nodename)
+        "The keeper of {} runs on {}, which has the same home folder as {}: set `host` to that machine, not to a name"
+        " of several.".format(directory, holder.host, os.uname().nodename)
     )
 
 
@@ -118,7 +118,7 @@ def _connect(socket_path: str) -> Optional[socket.socket]:
 
 
 def _bridge(sock: socket.socket) -> None:
-    """Copies both ways, in two threads: with one, two full pipes could wait for each other."""
+    """Copies both ways, in two threads: with one thread, two full pipes could wait for each other."""
     threading.Thread(target=_copy_in, args=(sock,), daemon=True).start()
     try:
         data = sock.recv(_COPY_BYTES)
@@ -126,7 +126,7 @@ def _bridge(sock: socket.socket) -> None:
             write_all(1, data)
             data = sock.recv(_COPY_BYTES)
     except OSError:
-        pass  # the other side of standard output hung up, or the keeper was killed: either way this is over
+        pass  # the other side of standard output hung up, or the keeper was killed
 
 
 def _copy_in(sock: socket.socket) -> None:
@@ -135,7 +135,7 @@ def _copy_in(sock: socket.socket) -> None:
         while data:
             sock.sendall(data)
             data = os.read(0, _COPY_BYTES)
-        # The client is gone, also for a keeper that hangs.
+        # the client is gone, even if the keeper hangs
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # the keeper hung up; the other thread sees it too
+        pass  # the keeper hung up; the other thread sees it, too

@@ -1,4 +1,4 @@
-"""The keeper's socket: its listener, and the connection of one peer: messages in, messages out, never waited for."""
+"""The keeper's socket: its listener, and the connection of one peer, with non-blocking messages."""
 
 import errno
 import os
@@ -10,19 +10,19 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from trial_runner import protocol
 from trial_runner.loop import READ, WRITE, Loop, Timer
 
-#: Larger ones would be asked of the kernel, and given back to it, for every message.
+#: Larger buffers would be requested from the kernel and returned for every message.
 _RECEIVE_BYTES = 64 * 1024
-#: Bytes unsent above which no further request is taken up: a peer that reads no answers must not fill our memory.
+#: Unsent bytes above which no request is read: a peer that reads no answers must not fill our memory.
 _MAX_UNSENT = 4 * 1024 * 1024
 
-#: Seconds for which a message may wait for another one: an end of a short job, which leaves together with its start.
+#: Seconds that a message may wait for another: the end of a short job is sent together with its start.
 LATE_S = 0.05
 
 Message = Dict[str, Any]
 
 
 class Connection:
-    """Calls `on_message` for each message, `on_room` when some of what was unsent is gone, `on_close` once."""
+    """Calls `on_message` for each message, `on_room` when unsent data decreases, `on_close` once."""
 
     def __init__(self, loop: Loop, sock: socket.socket) -> None:
         self._loop = loop
@@ -44,11 +44,11 @@ class Connection:
 
     @property
     def unsent(self) -> int:
-        """The bytes that wait to be sent."""
+        """The number of bytes that wait to be sent."""
         return len(self._buffer)
 
     def send(self, message: Message) -> None:
-        """Sends a message. Quiet when it is closed. All that is sent in one turn of the loop leaves together."""
+        """Sends a message; ignored when closed. Messages of one turn of the loop are sent together."""
         if not self.is_open:
             return
         self._take_late()
@@ -58,8 +58,8 @@ class Connection:
             self._loop.call_soon(self._flush)
 
     def send_late(self, make: Callable[[], Message]) -> None:
-        """Sends a message, made then, with the next one or alone after a moment: what has ended by then wakes the peer
-        once."""
+        """Sends a message, created at that time, with the next one or alone after a moment: ends until then wake the
+        peer once."""
         if not self.is_open:
             return
         self._late.append(make)
@@ -84,7 +84,7 @@ class Connection:
             self.on_close(reason)
 
     def refuse(self, sentence: str) -> None:
-        """Answers what cannot be understood, and hangs up: where the next message begins is unknown."""
+        """Answers an invalid message and hangs up: the start of the next message is unknown."""
         self.send({"id": None, "error": {"kind": protocol.INVALID, "message": sentence}})
         self._flush()
         self.close(sentence)
@@ -154,7 +154,7 @@ class Connection:
             self._loop.watch(self._socket.fileno(), self._on_ready, events)
 
 
-#: What the kernel's address structure takes, without the final null.
+#: Maximum length in the kernel's address structure, without the final null.
 MAX_PATH_BYTES = 107
 _BACKLOG = 16
 #: Seconds without accepting when descriptors have run out.
@@ -162,22 +162,22 @@ _PAUSE_S = 1.0
 
 
 class Listener:
-    """Calls `on_accept` with each new connection. The process that opens it must hold the directory's lock."""
+    """Calls `on_accept` with each new connection. The process must hold the directory's lock."""
 
     def __init__(self, loop: Loop, path: str, on_accept: Callable[[socket.socket], None]) -> None:
         self._loop = loop
         self._path = path
         self._on_accept = on_accept
         self._socket: Optional[socket.socket] = None
-        #: Which file is ours: one of another keeper may have taken its place.
+        #: Identity of our file: another keeper's file may have replaced it.
         self._file: Optional[Tuple[int, int]] = None
 
     def open(self) -> None:
-        """A file in its place is of a keeper that died, and goes. Raises OSError."""
+        """Opens it. An existing file belongs to a dead keeper and is removed. Raises OSError."""
         folder = os.path.dirname(self._path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if os.stat(folder).st_uid not in (0, os.geteuid()):
-            raise OSError(errno.EPERM, "the socket's folder belongs to another user and could be exchanged", folder)
+            raise OSError(errno.EPERM, "the socket's folder belongs to another user, who could replace it", folder)
         self._unlink()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.setblocking(False)
@@ -192,8 +192,7 @@ class Listener:
         self._close_socket()
 
     def close_unless_asked(self) -> bool:
-        """Closes it unless a connection has come at the last moment, which is accepted; answers whether it is
-        closed."""
+        """Closes it, unless a connection arrived in the last moment and is accepted; returns whether it is closed."""
         self._unlink_ours()
         last = self._accept()
         if last is None:
@@ -204,7 +203,7 @@ class Listener:
         return False
 
     def reopen(self) -> None:
-        """Makes the file anew: it may have been removed, as folders of runtime files are at log-out. Raises OSError."""
+        """Recreates the file: logging out removes folders of runtime files. Raises OSError."""
         self._close_socket()
         self.open()
 
@@ -227,7 +226,7 @@ class Listener:
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 raise
-            # The connection stays in the queue: watching on would turn in circles.
+            # the connection stays queued: watching would loop without pause
             self._loop.unwatch(self._socket.fileno())
             self._loop.call_later(_PAUSE_S, self._watch)
             return None

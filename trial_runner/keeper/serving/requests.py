@@ -1,5 +1,4 @@
-"""Requests to a keeper: their fields, checked, and the refusals that answer them, with the errors of the system that
-mean *try again*."""
+"""Requests to a keeper: their validated fields, the refusals, and the system errors that mean *try again*."""
 
 import errno
 import os
@@ -9,12 +8,12 @@ from typing import Any, Dict, List, NamedTuple
 from trial_runner import protocol
 from trial_runner.wire import full_disks, shortage
 
-#: Conditions that pass without a change of the request.
+#: Errors that pass without a change of the request.
 _PASSING = shortage.ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 
 
 class Refusal(Exception):
-    """The answer to a request is an error of this kind (see `trial_runner.protocol`) and with this sentence."""
+    """The answer to a request is an error of this kind (see `trial_runner.protocol`) with this sentence."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -23,23 +22,23 @@ class Refusal(Exception):
 
 
 def system_refusal(error: OSError, attempted: str, written: str = os.curdir) -> Refusal:
-    """`attempted` is the beginning of a sentence, such as ``Starting job x``; `written`: a folder that it writes."""
+    """`attempted`: the start of a sentence, such as ``Starting job x``; `written`: a folder that it writes."""
     is_passing = error.errno in _PASSING
-    advice = "It can be tried again when that has changed." if is_passing else "Trying again will not help."
+    advice = "Try again when that has changed." if is_passing else "Trying again will not help."
     place = " ({})".format(error.filename) if error.filename else ""
     message = "{} failed: {}{}. {}".format(attempted, full_disks.reason(error, written), place, advice)
     return Refusal(protocol.UNAVAILABLE if is_passing else protocol.REJECTED, message)
 
 
 def fault(error: Exception) -> Refusal:
-    """The refusal for a fault of the keeper itself."""
+    """The refusal for an error of the keeper itself."""
     sentence = "The keeper failed at this request: see keeper.log ({}).".format(type(error).__name__)
     return Refusal(protocol.INVALID, sentence)
 
 
 #: A job's name is also a file's name.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\Z")
-#: Grace periods beyond a month are a mistake.
+#: A grace period longer than a month is a mistake.
 _MAX_GRACE_S = 31 * 24 * 3600.0
 
 Message = Dict[str, Any]
@@ -58,11 +57,11 @@ class SpawnRequest(NamedTuple):
     grace_s: float
     offsets: Dict[str, int]
     reservation: Dict[str, Any]
-    #: Folder of the trial's checkpoints, which is made; empty: none is.
+    #: Folder of the trial's checkpoints, which is created; empty: none.
     checkpoint: str
 
     def __repr__(self) -> str:
-        # Command and environment may hold secrets.
+        # command and environment may contain secrets
         return "SpawnRequest(name={!r})".format(self.name)
 
 
@@ -84,7 +83,7 @@ def spawn_request(message: Message) -> SpawnRequest:
 
 
 def adoption(message: Message) -> SpawnRequest:
-    """As `spawn_request`, of a job that was started before: nothing of it is started again."""
+    """As `spawn_request`, for a job that was started before, so nothing is started."""
     return spawn_request(
         dict(message, command="", environment={}, directory="/", files={}, **{"from": message.get("from")})
     )
@@ -168,7 +167,7 @@ def _is_count(value: object) -> bool:
 
 
 def _required(field: str, expected: str, value: Any, is_right: bool) -> Any:
-    """The value itself, where it is right."""
+    """The value, if it is valid."""
     if not is_right:
         raise Refusal(protocol.INVALID, "The argument {!r} must be {}.".format(field, expected))
     return value

@@ -1,4 +1,4 @@
-"""A keeper's life: one per directory, one connection at a time, ended when it has neither a job nor a connection."""
+"""A keeper's life: one per directory, one connection at a time; it ends without jobs and without a connection."""
 
 import os
 import signal
@@ -22,26 +22,26 @@ from trial_runner.keeper.serving.requests import Message, Refusal, fault
 from trial_runner.keeper.serving.verbs import READING, Verbs
 from trial_runner.loop import Loop, Timer
 
-#: Processes that unpack and copy code at a time, and that remove: more would only be in each other's way.
+#: Number of processes that unpack and copy code, and that remove: more would only slow each other down.
 _MOST_COPYING = 2
 _MOST_REMOVING = 2
-#: Seconds that a keeper without jobs waits for a connection before it ends itself.
+#: Seconds that a keeper without jobs waits for a connection before it ends.
 _LINGER_S = 0.05
 #: The same before the first connection, as the starting process may be slow.
 _FIRST_LINGER_S = 5.0
-#: Seconds between two looks whether its folder is still there, without connections that begin or end.
+#: Seconds between two checks for its folder, in a period without new or ended connections.
 _HOME_LOOK_S = 30.0
 
 
 class Server:
-    """Made in `directory`, which must be the working directory. `job_umask`: what jobs begin with."""
+    """Created in `directory`, which must be the working directory. `job_umask`: initial umask of jobs."""
 
     def __init__(self, directory: str, socket_path: str, job_umask: int) -> None:
         self._log = Log(LOG)
         self._loop = Loop(self._log.error)
         boot_id = processes.boot_id()
         state_files = StateFiles(JOBS)
-        #: Where state files are, should a copy of the deleted folder come back.
+        #: Path of the state files, in case a copy of the deleted folder is restored.
         self._jobs_folder = os.path.join(directory, JOBS)
         self._is_homeless = False
         self._jobs = Jobs()
@@ -76,11 +76,11 @@ class Server:
         self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
 
     def run(self) -> None:
-        """Returns when the keeper is not needed any more, or was asked to end by SIGTERM. Jobs run on."""
+        """Returns when the keeper is no longer needed, or received SIGTERM. Jobs continue."""
         self._loop.run()
         self._saving.retry()
         self._listener.close()
-        self._log.write("ends; {} jobs running".format(len(self._jobs.running())))
+        self._log.write("ending; {} jobs running".format(len(self._jobs.running())))
 
     def _on_signals(self, numbers: bytes) -> None:
         if signal.SIGTERM in numbers:
@@ -115,7 +115,7 @@ class Server:
         self._end_if_unneeded()
 
     def _on_message(self, connection: Connection, message: Message) -> None:
-        """Requests keep their order, except that those which only read pass jobs that wait to be started."""
+        """Requests keep their order, except that read-only ones overtake jobs that wait for their start."""
         if message.get("verb") in READING:
             self._answer(connection, message)
         elif message.get("verb") == "remove":
@@ -124,7 +124,7 @@ class Server:
             self._queue(lambda: self._answer(connection, message))
 
     def _remove(self, connection: Connection, message: Message) -> None:
-        """Has a folder removed beside the loop, which may take long, then answers."""
+        """Removes a folder in the background, then answers."""
 
         def answer(refusal: Optional[Refusal]) -> None:
             done: Message = {"id": message.get("id"), "result": {}}
@@ -145,7 +145,7 @@ class Server:
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Answers the request that waits longest; one in each turn of the loop: a start holds all up for 1 ms."""
+        """Answers the oldest request; one in each turn of the loop, as a start blocks everything for 1 ms."""
         answer = self._waiting[0]
         try:
             answer()
@@ -155,14 +155,14 @@ class Server:
                 self._loop.call_soon(self._next)
 
     def _answer(self, connection: Connection, message: Message) -> None:
-        # What was asked on a connection that is gone is not done: its owner asks again on the next one.
+        # requests of a closed connection are dropped: its owner repeats them on the next one
         if not connection.is_open:
             return
         is_spawn = message.get("verb") == "spawn"
 
         def answer(done: Message) -> None:
             _send(done, connection, is_spawn=is_spawn)
-            if is_spawn and "error" in done:  # perhaps as the folder is gone, and another keeper is to take the job
+            if is_spawn and "error" in done:  # perhaps the folder is gone, and another keeper is to take the job
                 self._look_at_home()
 
         try:
@@ -180,7 +180,7 @@ class Server:
         self._loop.call_later(_HOME_LOOK_S, self._look_later)
 
     def _look_at_home(self) -> None:
-        """Looks whether the keeper's folder was deleted: its jobs have no record then, and none can start."""
+        """Checks whether the keeper's folder was deleted: its jobs have no record then, and none can start."""
         if not self._is_homeless and is_home_deleted():
             self._log.write("its folder was deleted; {} jobs running".format(len(self._jobs.running())))
             self._is_homeless = True
@@ -188,7 +188,7 @@ class Server:
             self._end_if_unneeded()
         if self._is_homeless and self._connection is None:
             for job in self._jobs.running():
-                # where a copy with this job was put back, a keeper that begins there takes the job over
+                # if a copy with this job is restored, a keeper that starts there adopts the job
                 if not os.path.exists(os.path.join(self._jobs_folder, job.name + ".jsonl")):
                     self._ending.terminate(job, job.claim.grace_s)
 
@@ -210,7 +210,7 @@ class Server:
 
 
 def _send(answer: Message, connection: Connection, *, is_spawn: bool) -> None:
-    """An answer that a job runs is sent late, with its age then: one that ends in a moment is told of in one piece."""
+    """Delays the answer that a job runs, with its age then: a job that ends in a moment is reported in one message."""
     job = answer.get("result", {}) if is_spawn else {}
     age_ms, begun_s = job.get("started_ago_ms"), time.monotonic()
     if age_ms is None:

@@ -1,4 +1,4 @@
-"""The verbs of the wire contract that a connection may ask for, one method each; and facts about the machine."""
+"""The verbs of the wire contract that a connection may request, one method each; and facts about the machine."""
 
 import base64
 import os
@@ -17,7 +17,7 @@ from trial_runner.keeper.outboxes.outbox_follower import Follow
 from trial_runner.keeper.serving import requests
 from trial_runner.keeper.serving.requests import Message, Refusal, SpawnRequest, system_refusal
 
-#: These change nothing: they need not wait for jobs that are being started.
+#: These change nothing, so they need not wait for jobs that are being started.
 READING = ("hello", "list", "read", "files", "facts")
 
 _READ_LIMIT = 1024 * 1024
@@ -26,7 +26,7 @@ Send = Callable[[Message], None]
 
 
 class Verbs:
-    """Answers requests, one at a time; the readings of GPUs when they are there."""
+    """Answers requests, one at a time; GPU readings later, when they are available."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Verbs:
         }
 
     def answer(self, message: Message, send: Send) -> None:
-        """Never raises what a request can be at fault for."""
+        """Answers a request. Never raises errors caused by a request."""
         try:
             result = self._verb(message)(message)
             if message.get("verb") == "facts" and "gpus" in message:
@@ -82,7 +82,7 @@ class Verbs:
         found = self._verbs.get(verb) if isinstance(verb, str) else None
         if found is None:
             known = ", ".join(sorted(self._verbs))
-            raise Refusal(protocol.INVALID, "There is no verb {!r}: use one of {}.".format(verb, known))
+            raise Refusal(protocol.INVALID, "Unknown verb {!r}: use one of {}.".format(verb, known))
         return found
 
     def _list(self, message: Message) -> Dict[str, Any]:
@@ -106,7 +106,7 @@ class Verbs:
         return self.preparing.begin(request, message["code"]) if "code" in message else self.start(request, True)
 
     def start(self, request: SpawnRequest, is_followed: bool) -> Dict[str, Any]:
-        """Starts a job with all that it needs in its place; answers its description. Raises Refusal."""
+        """Starts a job when everything is in place; returns its description. Raises Refusal."""
         job = self._spawn.start(request)
         self._jobs.add(job)
         self._saving.save(job)
@@ -132,12 +132,12 @@ class Verbs:
         return {"jobs": jobs, "unknown": unknown}
 
     def _adopt(self, message: Message) -> Dict[str, Any]:
-        """Takes over a running job of which the keeper has no record; answers its description, empty without one."""
+        """Adopts a running job without a record; returns its description, empty without one."""
         request = requests.adoption(message)
         if self._jobs.get(request.name) is None and self._adoption.running(request, self._spawn) is None:
             return {}
         job = self._jobs.get(request.name)
-        assert job is not None, "it is known, or was taken over just now"
+        assert job is not None, "it is known, or was just adopted"
         self._follow.begin(job, request.offsets)
         return job.describe()
 
@@ -163,7 +163,7 @@ class Verbs:
             if job is None:
                 self.preparing.end(name)
             elif job.is_over:
-                attempt_folder.mark_forgotten(job.claim.present_directory)  # before its record goes
+                attempt_folder.mark_forgotten(job.claim.present_directory)  # before its record is removed
                 self._saving.forget(job)
                 self._follow.remove(job)
                 self._jobs.remove(job)

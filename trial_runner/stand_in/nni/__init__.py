@@ -1,4 +1,4 @@
-"""Stands in for `nni` where it is not installed: what trial code and user tuners need of it, without its weight.
+"""Stands in for `nni` if it is not installed: the parts that trial code and user tuners need, in a lightweight form.
 
 A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
 modules `tuner`, `assessor`, `utils`, `common.hpo_utils`, `typehint`, `parameter_expressions` and, where nni-manager is

@@ -1,4 +1,4 @@
-"""Names that are not there yet: what the stand-in has is imported on first use, what it has not is refused in words."""
+"""Lazy attributes: parts of the stand-in are imported on first use; missing parts raise an error with a message."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def refuse_missing(module: str) -> Any:
 
 def _sentence(name: str) -> str:
     return (
-        "{0} is not part of the stand-in that runs here in place of nni; install nni in the environment of this "
+        "{0} is not part of the stand-in that replaces nni here; install nni in the environment of this "
         "program to use {0}.".format(name)
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class AssessResult(Enum):
     """An assessor's judgement on a trial."""
 
-    #: Go on.
+    #: Continue.
     Good = True
     #: Stop it early.
     Bad = False
@@ -31,4 +31,4 @@ class Assessor(Recoverable):
         raise missing(self, "assess_trial")
 
     def trial_end(self, trial_job_id: str, success: bool) -> None:
-        """Takes note that a trial ended; `success` is False unless it succeeded."""
+        """Notes that a trial ended; `success` is False unless it succeeded."""

@@ -1,5 +1,4 @@
-"""The functions that trial code calls: its parameters, its results, its ids. Outside an experiment they work by
-themselves, in words."""
+"""The functions that trial code calls: parameters, results, ids. Outside an experiment they work locally and print."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ _printed = 0
 def get_next_parameter() -> Any:
     """The trial's parameters, usually a mapping of name to value; the same object at every call.
 
-    Outside an experiment: an empty mapping, and a RuntimeWarning. Raises RuntimeError when the trial's record is gone.
+    Outside an experiment: an empty mapping, and a RuntimeWarning. Raises RuntimeError if the trial's record is gone.
     """
     global _record
     if _record is None:
@@ -38,17 +37,18 @@ get_next_parameters = get_next_parameter
 
 
 def get_current_parameter(tag: str | None = None) -> Any:
-    """The answer of `get_next_parameter`, or its entry `tag`; None before that was called."""
+    """The result of `get_next_parameter`, or its entry `tag`; None before that was called."""
     if _record is None:
         return None
     return _record["parameters"] if tag is None else _record["parameters"][tag]
 
 
 def report_intermediate_result(metric: object, step: int | None = None) -> None:
-    """Reports a result on the way, such as an epoch's accuracy: a number, or a mapping with the number in ``default``.
+    """Reports an intermediate result, such as an epoch's accuracy: a number, or a mapping with the number in
+    ``default``.
 
     `step`: its place in the learning curve, from 0, such as the epoch; by default results are counted. A trial that
-    continues from a checkpoint goes on at the step where it was: NNI's own SDK has no such argument.
+    continues from a checkpoint continues with its step: NNI's own SDK has no such argument.
 
     Returns when the result is safe in the trial's folder, whether or not the manager runs. Raises TypeError for what
     is not JSON, ValueError above a megabyte and for a step below 0, OSError when the folder stayed unwritable for ten

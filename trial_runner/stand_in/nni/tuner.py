@@ -29,14 +29,14 @@ class Tuner(Recoverable):
         raise missing(self, "update_search_space")
 
     def generate_parameters(self, parameter_id: int, **kwargs: Any) -> Any:
-        """Parameters for the trial that `parameter_id`, an int, will stand for; usually a mapping, any JSON goes.
+        """Parameters for the trial with number `parameter_id`; usually a mapping, but any JSON is allowed.
 
         Raises NoMoreTrialError when there are none, now or ever.
         """
         raise missing(self, "generate_parameters")
 
     def generate_multiple_parameters(self, parameter_id_list: List[int], **kwargs: Any) -> List[Any]:
-        """Parameters for each id in turn; a list that is too short says that there are no more."""
+        """Parameters for each id in turn; a list that is too short means that there are no more."""
         proposals = []
         for parameter_id in parameter_id_list:
             try:
@@ -50,7 +50,7 @@ class Tuner(Recoverable):
         raise missing(self, "receive_trial_result")
 
     def trial_end(self, parameter_id: int, success: bool, **kwargs: Any) -> None:
-        """Takes note that a trial ended; `success` is False unless it succeeded."""
+        """Notes that a trial ended; `success` is False unless it succeeded."""
 
     def import_data(self, data: List[Any]) -> None:
         """Takes results of earlier trials: a list of mappings with ``parameter`` and ``value``."""

@@ -45,7 +45,9 @@ def extract_scalar_reward(value: Any, scalar_key: str = "default") -> Union[int,
     if isinstance(number, (int, float)):
         return number
     raise RuntimeError(
-        "The result {!r} holds no number: report a number, or a mapping with one under {!r}.".format(value, scalar_key)
+        "The result {!r} contains no number: report a number, or a mapping with a number under {!r}.".format(
+            value, scalar_key
+        )
     )
 
 
@@ -69,7 +71,7 @@ def load(string: str, **options: Any) -> Any:
 
 
 def split_index(params: Any) -> Any:
-    """Parameters without the ``_index`` that a tuner noted beside each choice."""
+    """Parameters without the ``_index`` that a tuner stored with each choice."""
     if not isinstance(params, dict):
         return params
     if NodeType.INDEX in params:

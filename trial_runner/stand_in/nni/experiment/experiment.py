@@ -282,7 +282,7 @@ def _verdict(state: Any) -> bool | None:
 
 
 def _nni_manager() -> Any:
-    """The package. Raises ImportError in words."""
+    """The package. Raises ImportError with a message."""
     import sys
 
     try:

@@ -39,7 +39,7 @@ class MsgDispatcherBase(Recoverable):
         raise missing(self, "handle_initialize")
 
     def handle_request_trial_jobs(self, data: int) -> None:
-        """Asks for so many trials, each a `CommandType.NewTrialJob`, now or later."""
+        """Requests a number of trials, each a `CommandType.NewTrialJob`, now or later."""
         raise missing(self, "handle_request_trial_jobs")
 
     def handle_update_search_space(self, data: Any) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Deduplicator:
-    """Replaces parameters that were proposed before by the next ones of a grid, all in flat form."""
+    """Replaces repeated parameters by the next ones of a grid, all in flat form."""
 
     def __init__(self, formatted_search_space: FormattedSearchSpace) -> None:
         self._space = formatted_search_space
@@ -25,7 +25,7 @@ class Deduplicator:
         self._grid: Optional[Iterator[FormattedParameters]] = None
 
     def __call__(self, formatted_parameters: FormattedParameters) -> FormattedParameters:
-        """The parameters, if they are new, or other ones. Raises NoMoreTrialError when all have been proposed."""
+        """The parameters if they are new, or others. Raises NoMoreTrialError when all have been proposed."""
         if any(_never_repeats(spec) for spec in self._space.values()) or self._is_new(formatted_parameters):
             return formatted_parameters
         if self._grid is None:
@@ -36,11 +36,11 @@ class Deduplicator:
         raise NoMoreTrialError()
 
     def add_history(self, formatted_parameters: FormattedParameters) -> None:
-        """Takes note of parameters that were proposed elsewhere."""
+        """Notes parameters that were proposed elsewhere."""
         self._is_new(formatted_parameters)
 
     def _is_new(self, flat: FormattedParameters) -> bool:
-        """Whether they are proposed for the first time; they are noted."""
+        """Whether they are proposed for the first time; notes them."""
         count = len(self._history)
         self._history.add(dump(deformat_parameters(flat, self._space), sort_keys=True))
         return len(self._history) > count
@@ -59,7 +59,7 @@ def _is_continuous(spec: ParameterSpec) -> bool:
 
 
 def _grid(specs: List[ParameterSpec]) -> Iterator[FormattedParameters]:
-    """All combinations, of dimensions without an end in ever finer or wider steps."""
+    """All combinations; unbounded dimensions in ever finer or wider steps."""
     is_finite = not any(_is_continuous(spec) and (spec.q is None or spec.normal_distributed) for spec in specs)
     for level in (1,) if is_finite else itertools.count(1):
         yield from _combinations(specs, {}, level)

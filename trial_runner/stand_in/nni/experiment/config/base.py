@@ -16,7 +16,7 @@ __all__ = ["ConfigBase"]
 
 
 class ConfigBase:
-    """Fields by name, None where not set. Keywords may be spelled as in Python or as in a file; a name that neither the
+    """Fields by name, None: not set. Keywords may be spelled as in Python or as in a file; a name that neither the
     class nor nni-manager has raises AttributeError.
 
     Class attributes are NNI's defaults, which programs read. nni-manager gets the fields that are set.
@@ -24,7 +24,7 @@ class ConfigBase:
 
     _names = ""
     _defaults: Dict[str, Any] = {}
-    #: Field → what makes an object of a mapping that is given for it, alone or in a list.
+    #: Field → constructor for mappings given for it, alone or in a list.
     _parts: Dict[str, Any] = {}
     #: Fields with a path.
     _paths = ""
@@ -65,7 +65,7 @@ class ConfigBase:
         """The config that a YAML or JSON file holds; relative paths start at its folder."""
         fields = read_file(path)
         if not isinstance(fields, dict):
-            raise TypeError("{} holds no mapping of fields".format(path))
+            raise TypeError("{} does not contain a mapping of fields".format(path))
         self = cls(**fields)
         self._directory = os.path.dirname(os.path.abspath(path))
         return self
