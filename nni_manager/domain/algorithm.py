@@ -81,17 +81,17 @@ class Algorithm:
         return tuple(inspect.signature(self.load()).parameters)
 
     def check_arguments(self, class_args: Mapping[str, object]) -> None:
-        """Checks the names of arguments. Raises InvalidInput that names one the class does not take, or lacks."""
+        """Check the names of arguments. Raises InvalidInput that names an unknown or missing one."""
         known = self.arguments if self.is_built_in else tuple(class_args)
         for key in class_args:
             if key not in (*known, *self.ignored):
-                words = f"it knows {', '.join(known)}" if known else "it takes none"
-                raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {words}.")
+                words = f"its arguments: {', '.join(known)}" if known else "it takes no arguments"
+                raise InvalidInput(f"classArgs.{key}: {self.name} does not have this argument; {words}.")
         for key, sentence in self.missing(class_args).items():
             raise InvalidInput(f"classArgs.{key} {sentence}.")
 
     def missing(self, class_args: Mapping[str, object]) -> dict[str, str]:
-        """What is required and not given: key → the sentence that says so."""
+        """Missing arguments: key → message."""
         return {
             key: f"is required with {self.name}; write {words}"
             for key, words in self.required.items()
@@ -148,10 +148,10 @@ class Catalogue:
         return tuple(algorithm.name for algorithm in self.built_in)
 
     def find(self, name: str) -> Algorithm:
-        """The algorithm of a name or alias, in any case of letters; packages come last. Raises InvalidInput."""
+        """The algorithm of a name or alias, ignoring case; packages come last. Raises InvalidInput."""
         if (found := self.look_up(name)) is not None:
             return found
-        choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
+        choice = f"use one of {', '.join(self.names)}, or your own class (className)"
         if self.is_missing(name):
             raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
         raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")

@@ -114,7 +114,7 @@ def test_unknown_experiment_or_trial_is_named(served: CommandLine) -> None:
         )
     assert served.bad("stop") == (
         1,
-        "nnictl: no experiment is open, so an ID is needed; `nnictl experiment list --all` shows every experiment",
+        "nnictl: no experiment is open, so an ID is required; `nnictl experiment list --all` shows every experiment",
     )
     assert served.bad("update", "concurrency", "--value", "0")[0] == 2
     assert served.bad("nonsense")[0] == 2

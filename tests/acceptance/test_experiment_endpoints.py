@@ -183,7 +183,7 @@ def test_viewed_experiment_keeps_the_daemon_alive(nnictl: CommandLine) -> None:
     assert id_ in nnictl.good("experiment", "list") and nnictl.good("trial", "ls", id_)
     code, sentence = nnictl.bad("update", "concurrency", id_, "--value", 3)
     assert code == 1 and f"{id_} is viewed" in sentence
-    assert nnictl.good("stop") == f"Experiment {id_} is not viewed any more.\n"
+    assert nnictl.good("stop") == f"Experiment {id_} is closed.\n"
     assert nnictl.traces() == []
     nnictl.good("view", id_, "--port", port)
     assert "is running again" in nnictl.good("resume", id_), "what is viewed can be resumed, and stays where it is"

@@ -157,7 +157,7 @@ def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
     shown = caller.good(*view.split())
     (end,) = re.findall(r"`nnictl (stop .*?)` closes it", shown)
     assert end.split() == ["stop", id_in(out), *there]
-    assert "is not viewed any more" in caller.good(*end.split())
+    assert "is closed" in caller.good(*end.split())
 
 
 def test_missing_or_wrong_token_is_named(caller: CommandLine) -> None:

@@ -102,7 +102,7 @@ async def test_changeable_fields_reach_a_new_adapter(
     ("sections", "sentence"),
     [
         ([{**LOCAL, "useActiveGpu": True}], "trainingService[0].useActiveGpu: cannot be changed while local exists"),
-        ([LOCAL, {**LOCAL, "name": "local"}], "trainingService[0].name: is local, as in another section"),
+        ([LOCAL, {**LOCAL, "name": "local"}], "trainingService[0].name: is local, which another section has, too"),
         ([{**LOCAL, "name": "db"}], "trainingService[0].name: must be local, or local- and a number"),
         ([], "trainingService: is an empty list"),
         ([{"platform": "nowhere"}], "trainingService[0].platform: "),

@@ -149,7 +149,7 @@ async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.Asyn
     text = json.dumps(world.config(deprecated={"nniManagerIp": "10.0.0.1"}), indent=1)
     line = next(number for number, one in enumerate(text.splitlines(), 1) if "deprecated" in one)
     answer = await api.post(EXPERIMENTS, json={"config": text, "file": "my.json"})
-    message = f"my.json:{line}: deprecated: has no effect; NNI itself goes by nothing in it either"
+    message = f"my.json:{line}: deprecated: has no effect; NNI does not use it either"
     warnings = [{"code": "NO_EFFECT", "message": message}]
     assert (answer.status_code, answer.json()["warnings"]) == (201, warnings)
     id_ = answer.json()["id"]

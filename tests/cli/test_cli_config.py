@@ -99,7 +99,7 @@ def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
     assert converted["trainingService"]["machineList"][1]["sshKeyFile"] == "id_example"
     lines = result.stderr.splitlines()
     assert [line.split(": ")[2] for line in lines] == ["versionCheck", "logCollection", "authorName"]
-    words = "is left out: versionCheck, which NNI 3.0 does not know; --all prints it for nni_manager, which goes by it"
+    words = "is left out: versionCheck, which NNI 3.0 does not know; --all keeps it for nni_manager, which uses it"
     assert lines[0].endswith(words) and "versionCheck" not in converted
     assert nnictl("config", "convert", GOOD).exit_code == 2
 

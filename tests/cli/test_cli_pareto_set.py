@@ -81,7 +81,7 @@ def test_trials_are_not_ranked_by_one_number(nnictl: Run, manager: FakeManager) 
     manager.add(several(3))
     refused = nnictl("trial", "ls", "--head", "2")
     assert refused.exit_code == 1
-    assert "abc goes by accuracy (highest), latency (lowest), which gives trials no single order" in refused.stderr
+    assert "abc optimizes accuracy (highest), latency (lowest), so its trials have no single order" in refused.stderr
 
 
 def test_an_export_marks_the_set(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:

@@ -84,13 +84,13 @@ def test_one_with_unknown_results_stays(nnictl: Run, manager: FakeManager, unkno
     manager.add(closed("known", 40, 0.5), closed("worse", 50, 0.9), closed("notread", 60, **unknown))
     found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
     assert found.exit_code == 0 and removed(manager) == ["worse"]
-    assert "results are not known: notread" in found.output
+    assert "results are unknown: notread" in found.output
 
 
 def test_those_without_a_name_are_not_compared(nnictl: Run, manager: FakeManager) -> None:
     manager.add(closed("first", 40, 0.5, name=None), closed("second", 50, 0.9, name=None))
     found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
-    assert removed(manager) == [] and "no name to compare them by: first, second" in found.output
+    assert removed(manager) == [] and "because they have no name: first, second" in found.output
     nnictl("experiment", "prune", "--older-than", "45d", "--yes")
     assert removed(manager) == ["second"]
 
@@ -118,7 +118,7 @@ def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManag
     from nni_manager.domain.errors import NotFound, StoreUnavailable
 
     def refuse(*_: str) -> dict[str, Any]:
-        raise StoreUnavailable("its disk does not answer")
+        raise StoreUnavailable("its disk does not respond")
 
     def is_unknown(*_: str) -> dict[str, Any]:
         raise NotFound("there is no such address")
@@ -127,7 +127,7 @@ def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManag
     for answer in (refuse, is_unknown):
         manager.disk, manager.disk_use = answer, answer  # type: ignore[method-assign]
         assert "abc" in nnictl("experiment", "list").stdout
-        assert "not known" in nnictl("experiment", "show", "abc").stdout
+        assert "unknown" in nnictl("experiment", "show", "abc").stdout
         assert '"disk": null' in nnictl("experiment", "show", "abc", "--json").stdout
     asked = nnictl("experiment", "prune", "--older-than", "30d")
     assert "1 of unknown size" in asked.output and removed(manager) == []

@@ -242,11 +242,11 @@ def test_cluster_leftovers_are_removed_after_confirmation(
 ) -> None:
     manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}]
     result = nnictl("platform", "clean", "--config", cluster_config, *words, input=answers)
-    head = "experiment abc, of another manager, which may be at work with it: 1 TFJob, 1 Secret, "
+    head = "experiment abc, of another manager, which may be running it: 1 TFJob, 1 Secret, "
     assert result.stdout.startswith(head) and "  TFJob nni-exp-abc-trial-x\n  Secret s\n" in result.stdout
     assert (("left", ["abc"]) in manager.calls) is is_removed
     assert result.exit_code == (0 if is_removed else 1)
-    kept = "what abc left was kept; --yes removes it without a question"
+    kept = "objects of abc were kept; use --yes to remove them without a question"
     assert (kept in result.stderr) is not is_removed
     assert ("experiment abc: 1 TFJob, 1 Secret removed." in result.stdout) is is_removed
 

@@ -50,12 +50,12 @@ def test_tensorboard_shows_the_best_where_none_is_named(nnictl: Run, known: Fake
 
 
 def test_tensorboards_are_stopped(nnictl: Run, known: FakeManager) -> None:
-    assert "No TensorBoard runs" in nnictl("tensorboard", "stop", "abc").stdout
+    assert "No TensorBoard is running" in nnictl("tensorboard", "stop", "abc").stdout
     nnictl("tensorboard", "start", "abc")
-    assert "1 TensorBoards of experiment abc are stopped" in nnictl("tensorboard", "stop", "abc").stdout
+    assert "Stopped 1 TensorBoards of experiment abc" in nnictl("tensorboard", "stop", "abc").stdout
 
 
 def test_experiment_without_trials_is_told(nnictl: Run, known: FakeManager) -> None:
     known.trials_of.clear()
     found = nnictl("tensorboard", "start", "abc")
-    assert found.exit_code == 1 and "no trial yet" in found.stderr
+    assert found.exit_code == 1 and "no trials yet" in found.stderr

@@ -184,7 +184,7 @@ def test_a_descriptor_that_is_not_open(serve: Serve) -> None:
     result = serve("--ready-fd", "987")
     assert (result.exit_code, result.stderr) == (
         2,
-        "nni-manager: --ready-fd 987: no such descriptor is open; leave the option out\n",
+        "nni-manager: --ready-fd 987: this descriptor is not open; remove the option\n",
     )
 
 

@@ -98,7 +98,7 @@ GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
 ]
 
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
-    ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); none is set"),
+    ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); neither is set"),
     ("tuner", {"name": "TPE", "className": "a.B"}, "", "both are set; keep one"),
     ("tuner", {"name": "TPE", "codeDirectory": "."}, "codeDirectory", "belongs to className"),
     ("tuner", {"name": "Rendom"}, "name", "there is no tuner 'Rendom'; did you mean Random?"),
@@ -129,7 +129,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "must be 'maximize' or 'minimize'",
     ),
     ("tuner", {"name": "TPE", "classArgs": {"seed": True}}, "classArgs.seed", "must be a whole number"),
-    ("tuner", {"name": "TPE", "classArgs": {"gama": 1}}, "classArgs.gama", "TPE has no such argument; it takes"),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"gama": 1}},
+        "classArgs.gama",
+        "TPE does not have this argument; its arguments:",
+    ),
     (
         "tuner",
         {"name": "TPE", "classArgs": {"tpe_args": 1}},
@@ -158,7 +163,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         ]
     ),
     ("tuner", {"name": "Random", "classArgs": {"seed": "x"}}, "classArgs.seed", "must be a whole number, not text"),
-    ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
+    (
+        "tuner",
+        {"name": "GridSearch", "classArgs": {"step": 1}},
+        "classArgs.step",
+        "GridSearch does not have this argument",
+    ),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a.2C"}, "className", "must name a module and a class"),
@@ -328,7 +338,7 @@ def test_without_a_tuner_and_a_direction_both_are_offered(refusals: Refusals) ->
 def test_a_direction_beside_a_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
     [problem] = refusals(tuner=tuner, optimizeMode="maximize")
     assert problem.field == "optimizeMode"
-    assert problem.message == "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode"
+    assert problem.message == "replaces tuner, and tuner is set, too; write tuner.classArgs.optimize_mode"
 
 
 @pytest.mark.parametrize("arguments", [None, {}, {"optimize_mode": None}, {"seed": 1}])

@@ -135,7 +135,7 @@ def test_every_problem_is_named_with_file_line_and_field(file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing", "null", "- a", "just text", "5"])
 def test_a_config_is_a_mapping(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="a config is a mapping"):
+    with pytest.raises(ConfigInvalid, match="a config must be a mapping"):
         load(text, directory=tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
     assert read_file(file).spec.trial_concurrency == 1
 
 
-@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a file")])
+@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a regular file")])
 def test_a_file_that_cannot_be_read(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=words):
         read_file(tmp_path / name)

@@ -87,4 +87,4 @@ def test_config_that_cannot_be_converted_is_refused_in_one_sentence(fields: dict
     with pytest.raises(ConfigInvalid, match=reason) as refused:
         from_canonical({**LOCAL, **fields})
     assert len(refused.value.problems) == 1
-    assert str(refused.value).endswith("it can be viewed, but not go on")
+    assert str(refused.value).endswith("You can view the experiment, but not continue it")

@@ -53,7 +53,7 @@ ELSEWHERE = {
 VALID = (*LOCAL, *ELSEWHERE)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
-    "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
+    "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is both tuner and assessor")],
     "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],
     "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is given too")],
     "invalid/gpu-index-duplicate.yml": [(7, "trainingService.gpuIndices", "names GPU 0 twice")],
@@ -63,8 +63,8 @@ REFUSED: dict[str, list[tuple[int, str, str]]] = {
         (9, "trial.memoryMB", "is required and not set"),
     ],
     "invalid/placeholder.yml": [
-        (16, "kubeflowConfig.nfs.server", "the placeholder {your_nfs_server_ip} is still there"),
-        (16, "kubeflowConfig.nfs.path", "the placeholder {your_nfs_server_export_path} is still there"),
+        (16, "kubeflowConfig.nfs.server", "contains the placeholder {your_nfs_server_ip}"),
+        (16, "kubeflowConfig.nfs.path", "contains the placeholder {your_nfs_server_export_path}"),
     ],
     "invalid/tf-with-master.yml": [(11, "trial.master", "has no place with tf-operator")],
     "invalid/unknown-field.yml": [(4, "trialConcurency", "did you mean trialConcurrency?")],

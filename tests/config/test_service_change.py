@@ -72,7 +72,7 @@ def test_a_masked_secret_is_refused(tmp_path: Path) -> None:
 
 def test_a_reference_needs_its_value(tmp_path: Path) -> None:
     before = spec(tmp_path, SCRIPTED)
-    with pytest.raises(InvalidInput, match=r"refers to \$\{TOKEN\}, whose value is not known here; send it"):
+    with pytest.raises(InvalidInput, match=r"refers to \$\{TOKEN\}, whose value is unknown here; send it"):
         change(before, {**SCRIPTED, "token": "${TOKEN}"})
     after = change(before, {**SCRIPTED, "token": "${TOKEN}"}, **{"${TOKEN}": "hush"})
     assert after.platforms[0].settings["token"] == "${TOKEN}"

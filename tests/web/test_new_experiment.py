@@ -50,7 +50,10 @@ async def test_what_is_wrong_stands_beside_its_line_in_the_words_of_config_check
 
 async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) -> None:
     answer = await send(visitor, right(world, trialCodeDirectory="code"))
-    assert answer.status_code == 400 and "code must be an absolute path: it is looked for on" in Page(answer.text).text
+    assert (
+        answer.status_code == 400
+        and "code must be an absolute path, because the daemon is on" in Page(answer.text).text
+    )
     missing = await send(visitor, right(world, trialCodeDirectory=None))
     assert "trialCodeDirectory" in missing.text and missing.status_code == 400
     assert "Paths in it must be absolute" in (await get(visitor, "/new")).text
