@@ -150,9 +150,7 @@ def test_taken_port_is_a_warning_until_it_is_free(nnictl: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", port)):
         served = nnictl.serve("--port", "0")
         (problem,) = served.status(id_)["errors"]
-        assert problem.startswith(
-            f"its endpoint cannot be opened again: port {port} is in use by process {os.getpid()}"
-        )
+        assert problem.startswith(f"its endpoint cannot be reopened: port {port} is in use by process {os.getpid()}")
         assert problem[:90] in nnictl.good("experiment", "list"), "cut to one line"
         assert problem in nnictl.good("experiment", "status", id_)
         until(lambda: served.status(id_)["counts"])  # it is worked on all the same

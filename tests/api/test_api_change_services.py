@@ -123,7 +123,7 @@ async def test_bad_changes_name_field_and_fix(
 async def test_service_fields_need_training_service(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"now": True})
-    assert (answer.status_code, "now: belongs to trainingService" in answer.text) == (400, True)
+    assert (answer.status_code, "now: requires trainingService" in answer.text) == (400, True)
 
 
 async def test_secret_of_a_change_is_kept_while_that_is_stored_and_not_yet_in_use(

@@ -208,7 +208,7 @@ async def test_a_view_that_is_not_open_is_an_error_of_the_experiment(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
     id_ = (await create(api, world, endpoint={"port": 8888})).json()["id"]
-    listener.problems[id_] = "its endpoint cannot be opened again: port 8888 is in use by process 1 (init)"
+    listener.problems[id_] = "its endpoint cannot be reopened: port 8888 is in use by process 1 (init)"
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["errors"] == [listener.problems[id_]]
     assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["errors"] == [listener.problems[id_]]
 

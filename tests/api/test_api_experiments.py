@@ -619,7 +619,7 @@ async def test_data_directory_is_no_default_code_directory(api: httpx.AsyncClien
     for code in ({"trialCodeDirectory": "."}, {"trialCodeDirectory": None}):
         config = {name: value for name, value in {**world.config(), **code}.items() if value is not None}
         answer = await api.post(EXPERIMENTS, json=config)
-        assert answer.status_code == 400 and "name it, or give an absolute path" in answer.json()["error"]
+        assert answer.status_code == 400 and "set it, or give an absolute path" in answer.json()["error"]
         body = {"config": json.dumps(config), "directory": str(world.code)}
         assert (await api.post(EXPERIMENTS, json=body)).status_code == 201
 

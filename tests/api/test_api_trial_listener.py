@@ -184,7 +184,7 @@ async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASG
     other = await world.add_trial()
     token = world.reports.tokens.token(other.job_name)
     answer = await Runner(world, application, world.runner, token).any(route)
-    assert (answer.status_code, answer.json()) == (403, {"error": "this token is not the one of this attempt"})
+    assert (answer.status_code, answer.json()) == (403, {"error": "this token belongs to another attempt"})
     later = RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2)
     answer = await Runner(world, application, later, world.reports.tokens.token(world.runner.job_name)).any(route)
     assert answer.status_code == 403
@@ -309,7 +309,7 @@ async def test_invalid_field_is_named(runner: Runner, route: str, body: object, 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"start": ' + b"9" * 5000 + b"}"])
 async def test_invalid_json(runner: Runner, content: bytes) -> None:
     answer = await runner.client.post("metrics", content=content)
-    assert (answer.status_code, answer.json()) == (400, {"error": "the body is no JSON"})
+    assert (answer.status_code, answer.json()) == (400, {"error": "the body is not JSON"})
 
 
 async def test_invalid_outbox_name_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
@@ -419,7 +419,7 @@ async def test_a_body_that_is_too_large(runner: Runner, is_chunked: bool) -> Non
     answer = await runner.client.post("metrics", content=pieces(), headers=headers)
     assert (answer.status_code, answer.json()) == (
         413,
-        {"error": "the body is larger than the 9 MB that are taken; send less"},
+        {"error": "the body is larger than the limit of 9 MB; send less"},
     )
     assert sent <= BODY_LIMIT + 64 * 1024 if is_chunked else sent == 0, "no more was read"
 

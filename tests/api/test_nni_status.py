@@ -126,7 +126,7 @@ async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed
     endpoints = world.supervisor.shared.endpoints
     assert isinstance(endpoints, FakeEndpoints)
     problems = endpoints.problems
-    problems[id_] = "its endpoint cannot be opened again: port 8080 is in use"
+    problems[id_] = "its endpoint cannot be reopened: port 8080 is in use"
     assert (await api.get(path(id_))).json()["errors"] == [problems[id_]]
     del problems[id_]
     assert (await api.get(path(id_))).json()["errors"] == []

@@ -330,7 +330,7 @@ async def test_invalid_http_is_logged_once_outside_experiment_logs(
         client.writer.close()
     await listeners.close()
     found = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert [record.getMessage() for record in found] == ["a client sent something that is no HTTP"]
+    assert [record.getMessage() for record in found] == ["a client sent invalid HTTP"]
     assert said_by and set(said_by) == {""}
 
 
@@ -341,8 +341,8 @@ def test_rate_limited_warning_has_a_count(caplog: pytest.LogCaptureFixture) -> N
         sparing.warning("it rains")
     assert [record.getMessage() for record in caplog.records] == [
         "it rains",
-        "it rains (and 2 times more since that was said last)",
-        "it rains (and 1 times more since that was said last)",
+        "it rains (and 2 more since the last such line)",
+        "it rains (and 1 more since the last such line)",
     ]
 
 

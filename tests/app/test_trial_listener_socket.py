@@ -174,8 +174,8 @@ async def test_a_stored_port_that_is_busy_says_what_helps(tmp_path: Path, chosen
             with pytest.raises(PlatformUnavailable) as refusal:
                 await listener.open("exp1")
     assert str(refusal.value).endswith(
-        f"port {port} is in use by process {os.getpid()} ({psutil.Process().name()}), and jobs that run report there;"
-        " end that process, or start the daemon with another --trial-port, which those jobs will not find"
+        f"port {port} is in use by process {os.getpid()} ({psutil.Process().name()}), but running jobs report there;"
+        " end that process, or start the daemon with another --trial-port, which those jobs cannot find"
     )
 
 
@@ -225,7 +225,7 @@ async def test_busy_default_port_is_replaced_with_a_warning(tmp_path: Path) -> N
             assert moved != port
             for id_ in ("exp1", "exp2"):
                 ((code, message),) = [(one.code, one.message) for one in warnings.of(id_)]
-                assert code == "TRIAL_PORT_MOVED" and f"is on port {moved} and not on {port}" in message
+                assert code == "TRIAL_PORT_MOVED" and f"is on port {moved} instead of {port}" in message
             await listener.close("exp2")
             assert warnings.of("exp2") == ()
     later = DaemonWarnings()
@@ -300,7 +300,7 @@ async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
 
 async def test_no_listen(tmp_path: Path) -> None:
     async with opened(tmp_path, allowed=False) as (listener, listeners):
-        with pytest.raises(PlatformUnavailable, match="started with --no-listen: start it without"):
+        with pytest.raises(PlatformUnavailable, match="started with --no-listen; start it without"):
             await listener.open("exp1")
         assert listeners.open == ()
 

@@ -459,7 +459,7 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
         (
             [trial("aaaaa", 0, finalResult="Infinity"), trial("bbbbb", 1)],
             {"SUCCEEDED": 2},
-            "No trial that succeeded has a final result that is a finite number; `nnictl trial ls abc` says why.\n",
+            "No successful trial has a finite number as final result; `nnictl trial ls abc` shows why.\n",
         ),
         (
             [trial("aaaaa", 0, "FAILED")],

@@ -38,8 +38,7 @@ def test_the_closing_words() -> None:
     assert end is not None and end.is_good
     lines = end.text.splitlines()
     assert lines[0] == (
-        "Experiment abc is done. Best by accuracy (highest), latency (lowest): 2 trials, of which none is better than"
-        " another in every objective"
+        "Experiment abc is done. Best by accuracy (highest), latency (lowest): a Pareto set of 2 trials"
     )
     assert lines[1].split() == ["TRIAL", "ACCURACY", "LATENCY", "PARAMETERS"]
     assert lines[2].split() == ["trial0", "0.5", "3", '{"x":', "0}"] and len(lines) == 4
@@ -58,7 +57,7 @@ def test_the_closing_words_while_no_trial_satisfies_the_constraints() -> None:
 def test_nothing_is_best_without_a_result_of_all_objectives() -> None:
     end = waiting.judge(several(0, status="DONE"))
     assert end is not None and not end.is_good
-    assert pareto_set.facts(several(0))["Pareto set"].startswith("no trial yet has a final result with a finite number")
+    assert pareto_set.facts(several(0))["Pareto set"].startswith("no trial has a final result with a finite number")
 
 
 def test_progress_says_how_large_the_set_is() -> None:

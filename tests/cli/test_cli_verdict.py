@@ -39,7 +39,7 @@ def test_done_shows_the_best() -> None:
         (
             {"SUCCEEDED": 2},
             False,
-            "no trial that succeeded has a final result that is a finite number; `nnictl trial ls",
+            "no successful trial has a finite number as final result; `nnictl trial ls",
         ),
         ({"FAILED": 2}, False, "no trial succeeded; 2 of 2 trials failed."),
         ({}, False, "no trial succeeded"),

@@ -72,7 +72,7 @@ async def test_cancelled_start_leaves_an_experiment_that_is_known(daemon: SlowDa
     experiment = AsyncExperiment()
     await cancelled(daemon, experiment.start())
     assert daemon.made == [experiment.id]
-    with pytest.raises(Conflict, match="exp1 was started already"):
+    with pytest.raises(Conflict, match="exp1 was already started"):
         await experiment.start()
     assert len(daemon.made) == 1 and not daemon.stopped
 
@@ -107,7 +107,7 @@ def test_experiment_that_two_threads_start_is_made_once(daemon: SlowDaemon) -> N
     with ThreadPoolExecutor(1) as other:
         first = other.submit(experiment.start)
         assert daemon.is_asked.wait(10)
-        with pytest.raises(Conflict, match="is being started"):
+        with pytest.raises(Conflict, match="is starting"):
             experiment.start()
         daemon.may_answer.set()
         first.result(timeout=10)

@@ -78,7 +78,7 @@ def wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
 
 def test_daemon_that_dies_at_each_start_is_not_started_for_ever(wait: Any) -> None:
     experiment = Scripted((STATE, DIES))
-    with pytest.raises(NniManagerError, match="went away 6 times in a row"):
+    with pytest.raises(NniManagerError, match="exited 6 times in a row"):
         wait(experiment)
     assert experiment.started == [True] * 5
 
