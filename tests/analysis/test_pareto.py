@@ -42,7 +42,7 @@ def test_two_of_three_objectives_are_shown_and_all_of_them_decide(experiment: Fi
     assert points(answer, "front") == [0, 1], "the second one is the smallest, which the chart does not show"
     assert experiment.asked("pareto", "b=acc")["x"] == "ms"
     header, text = experiment.respond("pareto", "a=speed")
-    assert "refused" in header and "speed is no objective; there are acc, ms, size" in text.decode()
+    assert "refused" in header and "speed is not an objective; use acc, ms, size" in text.decode()
 
 
 def test_what_breaks_a_constraint_comes_after_all_that_breaks_none(experiment: Filled) -> None:
@@ -78,7 +78,7 @@ def test_of_many_trials_the_front_is_drawn_whole(experiment: Filled, monkeypatch
 def test_without_objectives_there_is_no_front(experiment: Filled) -> None:
     experiment.add(final=1.0)
     header, text = experiment.respond("pareto", "")
-    assert "refused" in header and "has no objectives" in text.decode()
+    assert "refused" in header and "sets no objectives" in text.decode()
 
 
 def test_best_so_far_and_ranks_put_feasible_trials_first(experiment: Filled) -> None:

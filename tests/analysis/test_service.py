@@ -231,7 +231,7 @@ async def test_refusals_keep_their_kind(experiment: Filled) -> None:
     async with analysing(experiment) as analysis:
         with pytest.raises(InvalidInput, match=r"p\.none"):
             await analysis.ask("exp1", "trials", Query.parse([("p.none", "1..2")]))
-        with pytest.raises(NotFound, match="no question"):
+        with pytest.raises(NotFound, match="unknown query"):
             await analysis.ask("exp1", "anything", Query())
 
 
@@ -241,7 +241,7 @@ async def test_a_fault_is_logged_and_the_process_goes_on(experiment: Filled, cap
         experiment.connection.execute("ALTER TABLE trials RENAME COLUMN last_words TO gone")
         experiment.revision += 1
         pid = analysis.pid
-        with pytest.raises(AnalysisUnavailable, match="fault in the manager"):
+        with pytest.raises(AnalysisUnavailable, match="internal error of the manager"):
             await total(analysis)
         assert "last_words" in caplog.text and analysis.pid == pid
 
