@@ -1,7 +1,7 @@
-"""Plug-ins: what other packages announce as entry points of a group of ours.
+"""Plug-ins: entry points of other packages.
 
-To read what all installed packages announce takes 20 ms and more, so it is kept until a folder of the path changes, as
-it does when a package is installed, removed or installed again.
+Reading those of all installed packages takes 20 ms or more. So they are cached until a folder of the path changes, for
+example by an installation or removal.
 """
 
 from __future__ import annotations

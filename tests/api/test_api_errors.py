@@ -200,7 +200,7 @@ async def test_other_paths_go_to_the_pages(world: World) -> None:
 async def test_large_value_is_cut_in_error(api: httpx.AsyncClient, body: dict[str, object]) -> None:
     answer = await api.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400 and len(answer.text) < 10_000
-    assert "characters are left out" in answer.json()["error"]
+    assert "characters omitted" in answer.json()["error"]
 
 
 async def test_a_long_path_is_cut_too(api: httpx.AsyncClient) -> None:

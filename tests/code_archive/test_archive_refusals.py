@@ -84,7 +84,7 @@ def test_links_out_are_refused(target: str, tmp_path: Path) -> None:
     }
     code = grow(tmp_path / "code", tree)
     assert refusal(code) == (
-        f"trialCodeDirectory: 'link' in '{code}' is a link that leads out of it, to '{target}'; put what it leads to "
+        f"trialCodeDirectory: 'link' in '{code}' is a link that leads out of it, to '{target}'; copy its target "
         "into the directory, or list it in .nniignore."
     )
 
@@ -119,7 +119,7 @@ def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {"lib/a": ""})
     os.mkfifo(code / "lib" / "pipe")
     assert refusal(code) == (
-        f"trialCodeDirectory: 'lib/pipe' in '{code}' is a named pipe, which cannot travel; remove it, or list it in "
+        f"trialCodeDirectory: 'lib/pipe' in '{code}' is a named pipe, which cannot be sent; remove it, or list it in "
         ".nniignore."
     )
 
@@ -133,7 +133,7 @@ def test_a_pipe_for_rules_does_not_block(tmp_path: Path) -> None:
 def test_a_socket_is_refused(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {})
     os.mknod(code / "listener", 0o600 | stat.S_IFSOCK)
-    assert f"'listener' in '{code}' is a socket, which cannot travel" in refusal(code)
+    assert f"'listener' in '{code}' is a socket, which cannot be sent" in refusal(code)
     grow(code, {".nniignore": "listener"})
     assert packed_files(pack(code, tmp_path / "out").path) == {".nniignore"}
 

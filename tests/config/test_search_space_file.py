@@ -84,7 +84,7 @@ model:
         _type: randint
         _value: [5, 1]
 """
-PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width", "randint takes low <= x < high")]
+PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width", "randint draws low <= x < high")]
 
 
 def places(problems: list[Problem]) -> list[tuple[int, str, str]]:

@@ -92,7 +92,7 @@ def test_end_by_platform_and_runner(
 def test_disagreement_names_both_reports() -> None:
     found = weigh(OK, word(3))
     assert found is not None
-    assert found.disagreement == "the platform says SUCCEEDED (exit code 0), the runner says exit code 3"
+    assert found.disagreement == "the platform reports SUCCEEDED (exit code 0), the runner reports exit code 3"
 
 
 def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:

@@ -105,7 +105,7 @@ def test_the_last_line_is_printable_and_short() -> None:
             127,
             "sh: 1: ./go.sh: not found",
             "exit code 127: the command ./go.sh was not found; if that file exists, the interpreter in its first line"
-            " does not, as where the line ends with CRLF (dos2unix converts it)",
+            " does not, for example because the line ends with CRLF (convert it with dos2unix)",
         ),
         (127, "", "exit code 127: a command was not found"),
         (127, "exec failed", "exit code 127: a command was not found: exec failed"),

@@ -101,7 +101,7 @@ def test_broken_line_is_dropped_alone(line: str) -> None:
     assert lines.count == 3
     assert [metric.number for metric in lines.metrics] == [0, 2]
     (sentence,) = lines.broken.values()
-    assert sentence.startswith("line 2 is no metric (")
+    assert sentence.startswith("line 2 is not a metric (")
     assert len(sentence) < 400
 
 
@@ -213,7 +213,7 @@ def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
 def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
     found = parse_own([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
     (sentence,) = found.broken.values()
-    assert sentence == "line 1 is longer than 4194304 bytes, the most that is taken; report less at once"
+    assert sentence == "line 1 is longer than the maximum of 4194304 bytes; report less at once"
     assert (found.count, len(found.metrics)) == (2, 1)
 
 
@@ -237,7 +237,7 @@ def test_line_with_another_step_is_broken(step: str) -> None:
     lines = parse_own([f'{{"type": "intermediate", "value": 1, "step": {step}}}', GOOD])
     assert len(lines.metrics) == 1
     (sentence,) = lines.broken.values()
-    assert sentence.startswith("line 1 is no metric (step must be a whole number from 0 to 2**53 - 1): ")
+    assert sentence.startswith("line 1 is not a metric (step must be a whole number from 0 to 2**53 - 1): ")
 
 
 @pytest.mark.parametrize("step", ["3", *_ODD_STEPS])
