@@ -253,11 +253,11 @@ class Drawn:
     values: Floats
     #: The trials, in the order of their numbers.
     positions: Integers
-    #: How many the filter chooses.
+    #: Number of trials that match the filter.
     of: int
-    #: How many of them have a final result that is no finite number.
+    #: Number of those whose final result is not a finite number.
     not_numbers: int
-    #: How many are hidden as outliers.
+    #: Number of trials hidden as outliers.
     clipped: int
 
     def counts(self, shown: int) -> dict[str, int]:

@@ -82,7 +82,7 @@ def prepare(data_directory: Path) -> Path:
 
 
 def _prepare(path: Path, data_directory: Path) -> Path:
-    # private: a user who can read it can lock it
+    # private, because users that can read it can lock it
     for suffix in ("", *_COMPANIONS):
         with suppress(OSError):
             os.chmod(f"{path}{suffix}", 0o600)

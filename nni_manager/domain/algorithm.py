@@ -68,7 +68,7 @@ class Algorithm:
     ends: bool = False
     #: Whether the class may repeat a point, and `tuners.distinct` prevents that.
     is_wrapped: bool = False
-    #: Parameters that its trials have beside those of the search space.
+    #: Parameters of its trials in addition to those of the search space.
     beside: tuple[str, ...] = ()
     #: Keys of `classArgs` without a default, and what may be written.
     required: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Path, and of what lies there device, inode and time of the last change in nanoseconds; empty: there is nothing.
 _State = tuple[tuple[str, tuple[int, ...]], ...]
 
-#: A package may be half installed: what was read within so many seconds of a change is not kept.
+#: A package may be installed in part: entries read within this number of seconds after a change are not cached.
 _SETTLED_S = 10.0
 #: Group → what it was read from, and what was found.
 _read: dict[str, tuple[_State, tuple[EntryPoint, ...]]] = {}

@@ -38,7 +38,7 @@ class Progress:
     limit_s: float | None
     #: Whether `elapsed_s` grows; False on hold.
     is_active: bool
-    #: The best final result; None: there is no best trial yet.
+    #: The best final result; None: no best trial yet.
     best_value: float | None
     best_trial: str
     #: See `client.formats.best_label`.

@@ -139,7 +139,7 @@ async def test_an_unknown_trial_is_not_found(api: httpx.AsyncClient, world: Worl
     assert answer.status_code == 404 and path.partition("/")[0] in answer.json()["error"]
 
 
-async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, world: World) -> None:
+async def test_missing_folder_is_reported(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     folder.remove()
     answer = await api.get("/api/v1/experiments/seeded")

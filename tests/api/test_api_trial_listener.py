@@ -300,7 +300,7 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
 )
 async def test_invalid_field_is_named(runner: Runner, route: str, body: object, field: str) -> None:
     await runner.post("version")
-    text = json.dumps(body)  # escapes what is no text
+    text = json.dumps(body)  # escapes lone surrogates
     answer = await runner.client.post(route, content=text)
     assert answer.status_code == 400, answer.text
     assert field in answer.json()["error"] and "\n" not in answer.json()["error"]
@@ -378,7 +378,7 @@ async def test_a_command_that_the_runner_could_not_start(runner: Runner, world: 
     assert (attempt["givenUp"], attempt["runnerExit"]["exitCode"]) == ("PLATFORM", 126)
 
 
-async def test_logs_are_taken_when_the_end_is_told(runner: Runner, world: RunnerWorld) -> None:
+async def test_logs_are_read_at_reported_end(runner: Runner, world: RunnerWorld) -> None:
     await runner.post("version")
     await runner.post("status", EXIT_0)
     await world.ended()

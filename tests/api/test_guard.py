@@ -39,7 +39,7 @@ async def test_own_host_names_are_accepted(world: World, host: str) -> None:
 
 
 @pytest.mark.parametrize("uid", [os.geteuid() + 1, None])
-async def test_other_users_of_the_machine_are_told_how_they_come_in(world: World, uid: int | None) -> None:
+async def test_other_local_users_get_advice(world: World, uid: int | None) -> None:
     """`uid`: None: a connection with an unknown peer."""
     async with world.calling(uid=uid) as client:
         for path in ("/", EXPERIMENTS, "/metrics", "/nothing"):
@@ -242,14 +242,14 @@ async def test_behind_tls_a_browser_sends_the_cookie_nowhere_else(
     assert ("secure" in ended.headers["Set-Cookie"].lower()) is is_secure
 
 
-async def test_the_cookie_is_for_tls_alone_where_the_listener_speaks_it(world: World) -> None:
+async def test_cookie_is_secure_on_tls_listener(world: World) -> None:
     transport = httpx.ASGITransport(create_application(world.context, token=TOKEN))
     async with httpx.AsyncClient(transport=transport, base_url="https://localhost:8080") as client:
         answer = await client.get(EXPERIMENTS, params={"token": TOKEN})
     assert "; secure" in answer.headers["Set-Cookie"].lower()
 
 
-def test_the_cookie_says_nothing_of_the_token_and_is_new_each_time() -> None:
+def test_cookie_is_random_and_hides_token() -> None:
     names = {Tokens(TOKEN).sessions.begin() for _ in range(3)}
     assert len(names) == 3 and all(len(name) >= 32 for name in names)
 
@@ -292,7 +292,7 @@ READ_TOKEN = "correct horse cart"
 
 @pytest.fixture
 async def library(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    """A listener with a token for reading beside its own."""
+    """A listener with a read token in addition to its own."""
     application = create_application(world.context, token=TOKEN, read_token=READ_TOKEN)
     async with world.calling(application) as client:
         yield client
@@ -466,7 +466,7 @@ async def test_login_redirect_stays_on_this_host(closed_listener: httpx.AsyncCli
     assert (answer.status_code, answer.headers["Location"]) == (303, "/evil.example/")
 
 
-async def test_a_listener_with_a_token_has_any_name_but_no_other_origin(closed_listener: httpx.AsyncClient) -> None:
+async def test_token_allows_any_host_but_no_other_origin(closed_listener: httpx.AsyncClient) -> None:
     headers = {"Host": "gpubox:8080", "Authorization": f"Bearer {TOKEN}"}
     assert (await closed_listener.get(EXPERIMENTS, headers=headers)).status_code == 200
     refused = await closed_listener.get(EXPERIMENTS, headers=headers | {"Origin": "http://evil.example"})

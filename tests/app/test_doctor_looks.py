@@ -59,7 +59,7 @@ def locked(path: Path, pid: int = 4242) -> Iterator[None]:
         ("echo hello", "belongs to another program"),
     ],
 )
-def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> None:
+def test_other_nnictl_first_on_path_is_reported(tmp_path: Path, line: str, words: str) -> None:
     script = tmp_path / "nnictl"
     script.write_text(f"#!/usr/bin/python3\n{line}\n")
     script.chmod(0o755)
@@ -67,7 +67,7 @@ def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> No
     assert found.verdict is CheckOutcome.WARN and f"({script}) {words}" in found.sentence and found.advice
 
 
-def test_our_nnictl_or_none(tmp_path: Path) -> None:
+def test_nnictl_is_ours_or_missing(tmp_path: Path) -> None:
     here = Path(sys.executable).parent
     (found,) = installation.look_at_command({"PATH": f"{tmp_path}:{here}"})
     assert found.verdict is CheckOutcome.OK and str(here / "nnictl") in found.sentence
@@ -354,7 +354,7 @@ def test_a_config_that_is_not_there(tmp_path: Path) -> None:
     assert found.verdict is CheckOutcome.FAIL
 
 
-def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
+def test_config_without_working_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "experiment.yml").write_text(
         "trialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: Random}\nexperimentWorkingDirectory: file/sub\n"

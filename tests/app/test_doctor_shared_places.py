@@ -139,7 +139,7 @@ def test_files_and_folders_that_others_write(tmp_path: Path) -> None:
     ],
     ids=["dlts", "nfs", "pvc"],
 )
-def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -> None:
+def test_storage_writable_by_others_is_reported(tmp_path: Path, section: str) -> None:
     point = tmp_path / "storage"
     (point / "nni").mkdir(parents=True)
     for folder in (point, point / "nni"):

@@ -181,7 +181,7 @@ async def test_another_prefix_or_port_takes_the_place_of_the_first(tmp_path: Pat
         assert (await answer_at(f"http://127.0.0.1:{first.port}/")).status_code == 404
         with listening() as port, pytest.raises(AlreadyOwned):
             await endpoints.open("one", EndpointWish(port=port))
-        assert (await answer_at(endpoints.url(same))).status_code == 200, "the old one is kept when there is no new one"
+        assert (await answer_at(endpoints.url(same))).status_code == 200, "the old one is kept without a new one"
         other = await endpoints.open("one", EndpointWish(port=0))
         assert other is not None and [listener.port for listener in listeners.open] == [other.port] != [first.port]
 

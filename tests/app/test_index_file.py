@@ -52,7 +52,7 @@ def test_existing_index_is_not_made_again(data: Path) -> None:
     assert listed(index_file.prepare(data)) == ["a", "c"]
 
 
-def test_an_empty_file_is_none(data: Path) -> None:
+def test_empty_file_is_ignored(data: Path) -> None:
     (data / "index.sqlite").touch()
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
 
@@ -88,7 +88,7 @@ def test_index_that_is_made_for_a_copy_does_not_begin_to_work(
     assert [found[id_].is_open for id_ in "abc"] == [not is_original_there, False, False]
     assert found["b"].status is ExperimentStatus.STOPPED and found["b"].results
     with closing(connect(index_file.prepare(second_name))) as connection:
-        assert all(entry.is_open for entry in index.all_entries(connection)), "another name is no copy"
+        assert all(entry.is_open for entry in index.all_entries(connection)), "another name is not a copy"
 
 
 def test_index_of_a_copy_has_the_results_of_open_experiments(

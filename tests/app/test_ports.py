@@ -68,13 +68,13 @@ async def test_cancelled_reservation_releases_the_port() -> None:
         ({"token": "t" * 16, "read_token": "t" * 16}, "are equal"),
     ],
 )
-def test_a_token_for_reading_opens_nothing_else(tokens: dict[str, str], words: str) -> None:
+def test_read_token_requires_a_full_token(tokens: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         check_read_token(Settings(data_dir=Path("/d"), **tokens))  # type: ignore[arg-type]
     check_read_token(Settings(data_dir=Path("/d"), token="t" * 16, read_token="r" * 16))
 
 
-def test_a_short_token_for_reading_is_refused_where_others_reach_it() -> None:
+def test_short_read_token_is_refused_on_exposed_host() -> None:
     settings = Settings(data_dir=Path("/d"), host="0.0.0.0", token="t" * 16, read_token="r" * 15)
     with pytest.raises(InvalidInput, match="the readToken is too short"):
         check_exposure(settings)

@@ -64,7 +64,7 @@ def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
 
 
 @pytest.mark.acceptance
-def test_the_next_daemon_says_which_address_is_gone(manager: CommandLine) -> None:
+def test_next_daemon_names_lost_address(manager: CommandLine) -> None:
     (port,) = _free_ports(1)
     manager.serve("--port", str(port)).kill()
     killed = manager.run("create", "--config", manager.config(trialCommand="exec sleep 1000"))

@@ -119,7 +119,7 @@ def look(tmp_path: Path, **settings: str) -> CheckFinding:
     return found
 
 
-def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
+def test_doctor_names_certificate_problem(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     fresh = authority.issue("127.0.0.1", timedelta(days=99))
     assert look(tmp_path, **tls(*fresh, authority.file)).verdict is CheckOutcome.OK

@@ -41,7 +41,7 @@ IN_USERS_PYTHON = {
 }
 #: Imported where a program happens to have it.
 IN_PROGRAMS = {"pandas": "a table of trials", "rich": "a bar", "tqdm": "a bar"}
-#: What is imported below these, beside the packages of every installation: those of these extras. Platforms say theirs.
+#: What is imported below these, in addition to the packages of every installation: those of these extras. Platforms say theirs.
 WITH_EXTRAS = {
     "nni_manager/kubernetes": "kubernetes",
     "nni_manager/machines/ssh": "ssh",

@@ -41,7 +41,7 @@ def meta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("register", "unregister"), [("register", "unregister"), ("reg", "unreg")])
-def test_a_name_is_made_used_and_forgotten(nnictl: Run, meta: Path, register: str, unregister: str) -> None:
+def test_name_is_registered_used_and_removed(nnictl: Run, meta: Path, register: str, unregister: str) -> None:
     result = nnictl("algo", register, "--meta_path", str(meta))
     assert (result.exit_code, result.output) == (0, "tuner Mine is registered: my_tuner.MyTuner\n")
     assert "is replaced" in nnictl("algo", register, "-m", str(meta)).stdout

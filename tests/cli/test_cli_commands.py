@@ -228,7 +228,7 @@ def test_show(nnictl: Run, manager: FakeManager) -> None:
     assert shown == {**manager.known["abc"], "provenance": None, "disk": manager.disk_use("abc")}
 
 
-def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> None:
+def test_status_names_reason_of_hold(nnictl: Run, manager: FakeManager) -> None:
     hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback\nKeyError"}
     manager.add(state("abc", hold=hold, errors=["the tuner raised KeyError", "no GPU"]))
     result = nnictl("experiment", "status")
@@ -411,7 +411,7 @@ def test_list_cuts_a_problem_to_one_line_and_status_shows_all(
     assert "at all" in nnictl("experiment", "status", "abc").stdout
 
 
-def test_list_and_status_name_what_is_waited_for(nnictl: Run, manager: FakeManager) -> None:
+def test_list_and_status_name_the_wait(nnictl: Run, manager: FakeManager) -> None:
     since_ms = (time.time() - 240) * 1000
     manager.add(state("abc", waitsFor={"sentence": "remote is away: no route to host", "sinceMs": since_ms}))
     assert "  waits for 4 min 0 s: remote is away: no route to host" in nnictl("experiment", "list").stdout
@@ -468,7 +468,7 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
         ),
     ],
 )
-def test_the_best_of_trials_without_a_result_that_can_be_compared(
+def test_head_without_comparable_results_is_explained(
     nnictl: Run, manager: FakeManager, trials: list[dict[str, Any]], counts: dict[str, int], said: str
 ) -> None:
     manager.add(state("abc", counts=counts))
@@ -533,7 +533,7 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
         ("", "the trial is empty"),
     ],
 )
-def test_a_trial_that_is_not_one_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
+def test_ambiguous_or_unknown_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("aaaaa", 0), trial("abbbb", 1)]
     result = nnictl("trial", "kill", "-T", given)
@@ -665,7 +665,7 @@ def test_a_command_that_names_no_file_of_the_code_is_fine(nnictl: Run, file: Pat
     assert nnictl("config", "check", str(file)).stderr == ""
 
 
-def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
+def test_config_check_prints_warnings_and_verdict(nnictl: Run, file: Path) -> None:
     tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
     file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
     file.write_text(file.read_text() + "deprecated: {}\n")

@@ -168,7 +168,7 @@ def test_a_file_stays_as_it_is_when_the_daemon_goes_away(nnictl: Run, seeded: Fa
     assert (tmp_path / "out").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_link_stays_one_and_what_it_leads_to_keeps_its_mode(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+def test_link_is_kept_and_target_keeps_mode(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     target, link = tmp_path / "real" / "out.json", tmp_path / "out"
     target.write_text("before")

@@ -149,7 +149,7 @@ def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Pa
     assert "\r\x1b[K10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s\r\n" in shown
 
 
-def test_a_reader_that_goes_away_is_no_fault(daemon: StandInDaemon) -> None:
+def test_disconnected_reader_is_not_an_error(daemon: StandInDaemon) -> None:
     daemon.states = [state()]
     reader, writer = os.pipe()
     os.close(reader)

@@ -120,7 +120,7 @@ def test_another_server_answers(answer: object, status: int, error: type[Excepti
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
-def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_token_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with (
         server({"error": "this listener"}, 401) as url,

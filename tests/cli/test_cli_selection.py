@@ -38,7 +38,7 @@ def test_no_id_chooses_the_only_open_experiment(client: FakeManager) -> None:
         ("nope", NotFound, "there is no experiment nope; `nnictl experiment list --all`"),
     ],
 )
-def test_a_refusal_says_what_there_is(client: FakeManager, given: str | None, error: type, words: str) -> None:
+def test_refusal_lists_existing_experiments(client: FakeManager, given: str | None, error: type, words: str) -> None:
     with pytest.raises(error, match=words.replace("(", "\\(")):
         choose(client, given)
 

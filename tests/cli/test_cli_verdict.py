@@ -97,7 +97,7 @@ def test_a_hold_that_needs_a_person_ends_the_waiting(code: HoldCode) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(PASSING_HOLDS))
-def test_a_hold_that_ends_by_itself_is_waited_for(code: HoldCode) -> None:
+def test_temporary_hold_is_waited_for(code: HoldCode) -> None:
     held = state(hold=hold(code))
     assert judge(held) is None
     assert passing_hold(held) == "the tuner raised KeyError"

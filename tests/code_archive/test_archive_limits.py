@@ -1,4 +1,4 @@
-"""How much may travel, and what the user is told when it is too much."""
+"""Limits of the size of code, and the error above them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ REMOTE = "trainingService: {platform: remote, machineList: [{host: there, user: 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """An experiment file beside 600 MB of code, which take no blocks."""
+    """An experiment file next to 600 MB of sparse code."""
     (tmp_path / "data").mkdir()
     with (tmp_path / "data" / "large").open("wb") as large:
         large.truncate(600 * 1024**2)

@@ -218,7 +218,7 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
                 yield {name: raw}
 
 
-#: What a tuner needs beside each of its arguments alone.
+#: Arguments that a tuner requires in addition to each argument.
 BESIDE: dict[str, dict[str, Any]] = {
     "BOHB": {"max_budget": 9},
     "GPTuner": {"selection_num_warm_up": 200, "selection_num_starting_points": 10},  # less to compute
@@ -291,7 +291,7 @@ def test_class_in_a_file_with_hyphen_or_digit_is_taken(load_with: Load, name: st
     assert load_with(assessor={"className": name}).assessor.class_name == name
 
 
-def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
+def test_stored_experiment_may_name_unknown_algorithm(load_with: Load) -> None:
     canonical = {**load_with().canonical, "tuner": {"name": "PPO", "classArgs": {"lam": 9}}}
     assert from_canonical(canonical).tuner == AlgorithmSpec(name="PPO", class_args={"lam": 9})
 
@@ -318,7 +318,7 @@ def test_a_space_that_the_tuner_refuses_as_a_whole_is_refused(
 
 
 @pytest.mark.parametrize("mode", ["maximize", "minimize"])
-def test_without_a_tuner_auto_searches_in_the_direction_that_is_written(load_with: Load, mode: str) -> None:
+def test_auto_without_tuner_searches_in_given_direction(load_with: Load, mode: str) -> None:
     spec = load_with(tuner=None, optimizeMode=mode)
     assert spec.tuner == AlgorithmSpec(name="Auto", class_args={"optimize_mode": mode})
     assert direction.find(spec.canonical) == Direction(mode=OptimizeMode(mode))
@@ -335,7 +335,7 @@ def test_without_a_tuner_and_a_direction_both_are_offered(refusals: Refusals) ->
 
 
 @pytest.mark.parametrize("tuner", [{"name": "TPE"}, {"name": "Auto", "classArgs": {"optimize_mode": "minimize"}}])
-def test_a_direction_beside_a_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
+def test_optimize_mode_with_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
     [problem] = refusals(tuner=tuner, optimizeMode="maximize")
     assert problem.field == "optimizeMode"
     assert problem.message == "replaces tuner, and tuner is set, too; write tuner.classArgs.optimize_mode"

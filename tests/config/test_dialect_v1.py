@@ -130,7 +130,7 @@ def test_log_directory_need_not_be_there(folder: Path) -> None:
     assert load(text(logDir="no/such"), directory=folder).working_directory == str(folder.resolve() / "no/such")
 
 
-def test_without_a_tuner_auto_runs_in_the_direction_that_is_written(folder: Path) -> None:
+def test_auto_without_tuner_uses_given_direction(folder: Path) -> None:
     spec = load(text(tuner=None, optimizeMode="maximize"), directory=folder)
     assert (spec.tuner.name, spec.tuner.class_args) == ("Auto", {"optimize_mode": "maximize"})
 
@@ -200,7 +200,7 @@ def test_mixed_formats_are_refused_with_their_lines(folder: Path) -> None:
     assert found["maxTrialNumber"].message == f"{mark}; there it is maxTrialNum"
 
 
-def test_a_first_format_without_its_platform_says_what_is_missing(folder: Path) -> None:
+def test_first_format_without_platform_names_missing_field(folder: Path) -> None:
     found = problems(folder, trainingServicePlatform=None)
     assert "which requires trainingServicePlatform" in found["trial"].message
     assert found["searchSpacePath"].message.endswith("here it is searchSpaceFile")

@@ -308,7 +308,7 @@ def test_the_mode_of_folders_on_shared_storage(tmp_path: Path, written: str, mod
         assert storage is not None and storage["mode"] == mode
 
 
-def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
+def test_caller_environment_is_a_list_of_names(load_with: Load) -> None:
     assert load_with(callerEnvironment=["PATH", "PATH", "HOME"]).caller_environment == ("PATH", "HOME")
     assert load_with(callerEnvironment=[]).kept_of({"A": "1"}) == {}
     assert load_with().kept_of({"A": "1"}) == {"A": "1"}
@@ -317,7 +317,7 @@ def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
             load_with(callerEnvironment=wrong)
 
 
-def test_experiments_to_start_from_are_a_list_of_ids(load_with: Load) -> None:
+def test_warm_start_is_a_list_of_ids(load_with: Load) -> None:
     assert load_with(warmStart=["abcdefgh", "X-1", "abcdefgh"]).warm_start == ("abcdefgh", "X-1")
     assert load_with().warm_start == ()
     for wrong in ("abcdefgh", [12345678], ["../x"], [""], ["a" * 33]):
@@ -325,7 +325,7 @@ def test_experiments_to_start_from_are_a_list_of_ids(load_with: Load) -> None:
             load_with(warmStart=wrong)
 
 
-def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_path: Path) -> None:
+def test_mount_point_in_code_is_refused_with_place(tmp_path: Path) -> None:
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid) as refused:
         load(yaml.safe_dump(config), directory=tmp_path)

@@ -63,7 +63,7 @@ def test_unchanged_or_removed_file_is_quiet(edited: Edited) -> None:
     assert edited.look() == ""
 
 
-def test_edits_are_named_with_what_to_do(edited: Edited) -> None:
+def test_edits_are_listed_with_advice(edited: Edited) -> None:
     edited.write(maxTrialNumber=9, tuner={"name": "TPE", "classArgs": {"optimize_mode": "maximize", "seed": 2}})
     told = edited.look()
     assert str(edited.path) in told and "These fields have no effect: maxTrialNumber, tuner.classArgs.seed." in told

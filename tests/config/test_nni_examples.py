@@ -87,7 +87,7 @@ def test_valid_example_keeps_its_canonical_form(name: str) -> None:
     spec = read_file(EXAMPLES / name).spec
     assert from_canonical(spec.canonical) == spec
     text = str(spec.canonical).replace("not-a-real-id", "an-id")
-    assert "not-a-real" not in text, "a secret is no part of the config"
+    assert "not-a-real" not in text, "a secret is not part of the config"
 
 
 @pytest.mark.parametrize("name", VALID)
@@ -96,7 +96,7 @@ def test_valid_example_is_admitted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["seed-dlc.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
-def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: str) -> None:
+def test_platform_without_shared_storage_gives_advice(name: str) -> None:
     storage = {
         "storageType": "NFS",
         "localMountPoint": "/mnt",

@@ -66,7 +66,7 @@ def test_tuners_that_search_for_several(tmp_path: Path, tuner: str) -> None:
         (TPE + "objective: {a: maximize}\n", 6, "objective", "did you mean objectives"),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, line: int, field: str, words: str) -> None:
+def test_mistake_is_named(tmp_path: Path, text: str, line: int, field: str, words: str) -> None:
     with pytest.raises(ConfigInvalid, match=words) as refused:
         load(BASE + text, directory=tmp_path, file="experiment.yml")
     [problem] = refused.value.problems

@@ -58,7 +58,7 @@ def test_names_that_positions_do_not_give_are_written(tmp_path: Path) -> None:
     assert all("name" not in one for one in back.canonical["trainingService"])  # type: ignore[attr-defined]
 
 
-def test_an_adapter_is_not_told_the_name(tmp_path: Path) -> None:
+def test_adapter_does_not_get_the_name(tmp_path: Path) -> None:
     (platform,) = spec(tmp_path, {**SCRIPTED, "name": "scripted-7"}).platforms
     assert platform.service == "scripted-7"
     assert "name" not in platform.settings
@@ -88,7 +88,7 @@ def test_removed_service_returns_with_its_settings(tmp_path: Path) -> None:
         service_change.read(before, other, known, {})
 
 
-def test_a_service_is_looked_at_anew_unless_only_other_machines_are_drained(tmp_path: Path) -> None:
+def test_service_is_checked_unless_only_drains_change(tmp_path: Path) -> None:
     machine = {"host": "a", "user": "me", "password": "hush"}
     section = {"platform": "remote", "trialGpuNumber": 0, "machineList": [machine]}
     before = spec(tmp_path, section, SCRIPTED)

@@ -125,7 +125,7 @@ def test_ports_may_be_left_to_the_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "port: null\n"])
-def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
+def test_empty_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.yml").write_text(text)
     assert load({"data_dir": tmp_path}, {}) == Settings(data_dir=tmp_path.resolve())
 

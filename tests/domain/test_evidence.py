@@ -44,7 +44,7 @@ def word(exit_code: int | None = None, signal: int | None = None, stderr: str = 
 RUNNER = {"0": word(0), "1": word(1, stderr="Traceback"), "15": word(signal=15), "9": word(signal=9)}
 
 
-def test_no_report_is_no_end() -> None:
+def test_missing_report_is_not_an_end() -> None:
     assert weigh(None, None) is None
 
 

@@ -111,6 +111,6 @@ def test_the_last_line_is_printable_and_short() -> None:
         (127, "exec failed", "exit code 127: a command was not found: exec failed"),
     ],
 )
-def test_the_reason_has_the_last_words_and_names_a_missing_command(code: int, last_words: str, words: str) -> None:
+def test_reason_has_last_line_and_missing_command(code: int, last_words: str, words: str) -> None:
     told = reason_in_words("USER_CODE", f"exit code {code}", last_words)
     assert told == f"its command failed, {words} (USER_CODE)"

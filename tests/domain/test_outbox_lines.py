@@ -124,7 +124,7 @@ def test_nested_values_come_back_as_they_were() -> None:
     assert metric.value == 0.5
 
 
-def test_no_lines_are_no_metrics() -> None:
+def test_empty_input_has_no_metrics() -> None:
     assert parse_own([]) == Lines(count=0, metrics=(), broken={})
     assert parse_nni([]) == Lines(count=0, metrics=(), broken={})
 
@@ -241,6 +241,6 @@ def test_line_with_another_step_is_broken(step: str) -> None:
 
 
 @pytest.mark.parametrize("step", ["3", *_ODD_STEPS])
-def test_final_result_counts_whatever_its_step(step: str) -> None:
+def test_final_result_counts_with_any_step(step: str) -> None:
     metric = only(parse_own([f'{{"type": "final", "value": 1, "step": {step}}}']))
     assert (metric.value, metric.step) == (1, None)

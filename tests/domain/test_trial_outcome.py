@@ -132,7 +132,7 @@ def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> N
 
 @pytest.mark.parametrize("asked", StopRequest)
 @pytest.mark.parametrize("evidence", ["preempted", "lost"])
-def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evidence: str, asked: StopRequest) -> None:
+def test_stop_request_keeps_meaning_with_final_result(evidence: str, asked: StopRequest) -> None:
     found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
     assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
 

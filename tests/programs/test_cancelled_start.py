@@ -86,7 +86,7 @@ async def test_cancelled_start_that_fails_may_be_repeated(daemon: SlowDaemon) ->
     assert daemon.made == [experiment.id]
 
 
-async def test_experiment_of_a_block_that_is_cancelled_before_it_begins_is_stopped(daemon: SlowDaemon) -> None:
+async def test_block_cancelled_before_begin_stops_experiment(daemon: SlowDaemon) -> None:
     async def block() -> None:
         async with AsyncExperiment():
             raise AssertionError("not reached")

@@ -32,7 +32,7 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: A post has 256 KiB of lines, or one line of up to `MAX_RECORD` bytes, each of which JSON may escape to two.
+#: A post has 256 KiB of lines, or one line of up to `MAX_RECORD` bytes; JSON may double each byte.
 BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
 #: Maximum size of all large bodies that are being received, in bytes.
 ROOM_BYTES = 2 * BODY_LIMIT

@@ -69,7 +69,7 @@ class RunnerExit(Wire):
     stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB.")
     started_ms: int | None = Field(description="When the command started; null: it did not.")
     ended_ms: int | None = Field(description="When the command ended; null: unknown.")
-    outboxes: dict[str, int] = Field(description="Size of each outbox in bytes, all of which must arrive.")
+    outboxes: dict[str, int] = Field(description="Size of each outbox in bytes; all bytes must arrive.")
     undelivered: list[str] = Field(default=[], description="Messages about results that its runner could not deliver.")
     was_started: bool = Field(default=True, description="False: the runner could not start the command.")
     container: str = Field(default="", description="Identity of the reporting container, or empty.")

@@ -186,7 +186,7 @@ class Source:
         return self.path(raw)
 
     def existing_directory(self, raw: str) -> str:
-        """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
+        """The path of a folder, as by `path`. Raises ValueError if the folder does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isdir(path):
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
@@ -214,7 +214,7 @@ class Source:
         return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_file(self, raw: str) -> str:
-        """The path of a file, as by `path`. Raises ValueError when there is no such file."""
+        """The path of a file, as by `path`. Raises ValueError if the file does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isfile(path):
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")

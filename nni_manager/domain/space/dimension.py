@@ -94,7 +94,7 @@ class Real:
 
     @property
     def size(self) -> int | None:
-        """Number of grid points, None when there is no finite grid."""
+        """Number of grid points, None without a finite grid."""
         if self.normal:
             return None
         if self.first == self.second:
