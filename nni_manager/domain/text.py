@@ -16,7 +16,7 @@ def require_text(what: str, value: object) -> None:
         (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
-        raise InvalidInput(f"{what}: contains {half}, which UTF-8 cannot encode; use other characters") from None
+        raise InvalidInput(f"{what}: holds {half}, which UTF-8 cannot encode; use other characters") from None
 
 
 def require_texts(fields: Mapping[str, object]) -> None:
@@ -30,7 +30,7 @@ def require_finite(what: str, value: object) -> None:
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        raise InvalidInput(f"{what}: JSON has neither NaN nor infinity; use finite numbers") from None
+        raise InvalidInput(f"{what}: NaN and infinity are not valid JSON; use finite numbers") from None
 
 
 #: Characters that a terminal or a viewer acts on: control characters (C0 without line breaks and tabs, DEL, C1), and

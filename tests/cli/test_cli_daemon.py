@@ -107,7 +107,7 @@ def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
 
 def test_data_directory_name_without_utf8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    with pytest.raises(InvalidInput, match=r"^the data directory '.*caf\\udce9': contains '\\udce9', which UTF-8"):
+    with pytest.raises(InvalidInput, match=r"^the data directory '.*caf\\udce9': holds '\\udce9', which UTF-8"):
         daemon.reach(folder)
     assert not folder.exists()
 
