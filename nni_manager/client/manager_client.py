@@ -134,10 +134,9 @@ class ManagerClient:
         return list(self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"])
 
     def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
-        """Leftover objects of experiments on a config's services, by service.
+        """Leftover objects of experiments on a config's services, by service. `caller`: as in `plan`.
 
-        `remove`: remove and return only the objects of experiments with these ids. `caller`: the other arguments of
-        `create`.
+        `remove`: remove and return only the objects of experiments with these ids.
         """
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
@@ -204,19 +203,16 @@ class ManagerClient:
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> Json:
-        """Open a stopped experiment, or continue one on hold.
+        """Open a stopped experiment, or continue one on hold. `secrets`: reference → new value.
 
-        `endpoint`: as in `create`; `working_directory`: parent of a moved folder; `secrets`: reference → new value.
+        `endpoint`: as in `create`; `working_directory`: parent of a moved folder.
         """
         body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
         body |= {"secrets": dict(secrets)} if secrets else {}
         return self._json("POST", f"{_experiment(id)}/resume", body, opens=True)
 
     def renew_secrets(self, id: str, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
-        """Replace secrets. `secrets`: reference → new value; others are kept.
-
-        `environment`: for an experiment without its private file; None: the daemon's.
-        """
+        """Replace `secrets`, reference → new value. `environment`: for an experiment without its private file."""
         body = {"secrets": dict(secrets), "environment": None if environment is None else dict(environment)}
         self._call("PUT", f"{_experiment(id)}/credentials", body)
 
@@ -238,10 +234,7 @@ class ManagerClient:
         return list(self._decoded(self._call("GET", f"{_experiment(id)}/export"), "objects"))
 
     def events(self, id: str) -> EventStream:
-        """The experiment's state, now and after every change, until it is closed or the daemon ends.
-
-        Raises Unreachable if the daemon dies.
-        """
+        """The experiment's state, now and after every change, until its end. Raises Unreachable if the daemon dies."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
         return EventStream(self.address, request)
 

@@ -155,5 +155,5 @@ def _or_null(schema: Schema) -> Schema:
 
 
 def _each_given(*names: str) -> list[Schema]:
-    """For each field, a schema of the mappings that set it."""
+    """Schemas of the mappings that set each of the fields."""
     return [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]

@@ -43,7 +43,7 @@ print(ascii((version, sorted(found.items()))))
 
 
 async def look_at_python(executable: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """That Python's report for the record; never raises. `environment`: with the PYTHONPATH of trials."""
+    """The report of a Python for the record; never raises. `environment`: with the PYTHONPATH of trials."""
     command = (executable, "-c", _LISTING)
     try:
         output = await child.read(command, directory="/", environment=environment, most=_MOST_BYTES)

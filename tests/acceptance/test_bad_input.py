@@ -59,7 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"tuner": {"name": "Randon"}}, "tuner.name", "Random"),
         ({"trainingService": {"platform": "lokal"}}, "trainingService.platform", "local"),
         ({"useAnnotation": True}, "useAnnotation", "not supported"),
-        ({"experimentWorkingDirectory": "experiment.yml/below"}, "experimentWorkingDirectory", "is no folder"),
+        ({"experimentWorkingDirectory": "experiment.yml/below"}, "experimentWorkingDirectory", "is not a folder"),
     ],
 )
 def test_unusable_field_is_refused(served: CommandLine, fields: dict[str, Any], place: str, words: str) -> None:

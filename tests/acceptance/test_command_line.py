@@ -71,7 +71,7 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
         and '"x": 0.' in out
     )
     trials, view = f"`nnictl trial ls {id_}` shows its trials", f"`nnictl view {id_}` opens its page again"
-    assert out.endswith(f"Experiment {id_} is closed; {trials}, {view}.\n")
+    assert out.endswith(f"Experiment {id_} is closed; {trials}; {view}.\n")
     assert nnictl.traces() == []
 
 
