@@ -1,7 +1,7 @@
-"""Parameters and dict results, read and flattened; without numpy, as pages show them too.
+"""Reads and flattens parameters and dict results; without numpy, because pages use it, too.
 
-``{"layer": {"_name": "conv", "size": 3}}`` is ``layer`` (``conv``) and ``layer.size``. Parameters that are no mapping
-are ``value``.
+``{"layer": {"_name": "conv", "size": 3}}`` becomes ``layer`` (``conv``) and ``layer.size``. Parameters that are not a
+mapping become ``value``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 from pydantic_core import from_json
 
-#: Name of parameters that are no mapping.
+#: Name of parameters that are not a mapping.
 WHOLE = "value"
 _MOST_LEVELS = 20
 
 
 def parsed(texts: Sequence[str]) -> list[Any]:
-    """JSON texts, NaN and Infinity in them, as values; None for one that is no JSON."""
+    """The values of JSON texts with NaN and Infinity; None for invalid JSON."""
     try:
         found: list[Any] = from_json(f"[{','.join(texts)}]")
         if len(found) == len(texts):
             return found
-    except ValueError:  # also a lone half of a surrogate pair, which may stand in stored text
+    except ValueError:  # also a lone surrogate, which stored text may contain
         pass
     return [_parsed(text) for text in texts]
 

@@ -19,7 +19,7 @@ def encoded(answer: Any) -> bytes:
     """The answer as UTF-8 JSON."""
     try:
         return to_json(answer, inf_nan_mode="strings")
-    except (PydanticSerializationError, UnicodeEncodeError):  # half of a surrogate pair in stored text
+    except (PydanticSerializationError, UnicodeEncodeError):  # a lone surrogate in stored text
         return json.dumps(_strict(answer)).encode()
 
 
@@ -29,8 +29,10 @@ def number(value: float) -> float | None:
 
 
 def numbers(values: NDArray[Any]) -> list[float | None]:
-    """Numbers of a chart, each as `short` has it; null for NaN, which stands for an absent one. They are rounded
-    together: one by one the thousands of a chart would take longer than all else."""
+    """Numbers of a chart, each like `short`; null for NaN, which stands for an absent one.
+
+    They are rounded together: one by one, the thousands of a chart would take longer than everything else.
+    """
     with np.errstate(divide="ignore"):
         places = _DIGITS - 1 - np.floor(np.log10(np.abs(values)))
     # whole ones, zero, infinity, NaN and what needs larger powers stay as they are
@@ -46,7 +48,7 @@ def numbers(values: NDArray[Any]) -> list[float | None]:
 
 
 def short(value: float) -> float:
-    """The number with seven significant digits; a whole one as it is."""
+    """The number with seven significant digits; integers are unchanged."""
     if isinstance(value, int) or not math.isfinite(value):
         return value
     return int(value) if _is_whole(value) else float(f"{value:.{_DIGITS}g}")

@@ -1,4 +1,4 @@
-"""The query of a question: filter, order, page and choices, read from a query string and printed to one.
+"""Parameters of a query: filter, order, page and choices, from and to a query string.
 
 Pages and the API share it: the query string of a page is the query of its charts.
 """
@@ -19,7 +19,7 @@ from nni_manager.domain.trial_status import TrialStatus
 
 #: Key of a result that is a plain number, and of the entry that tuners see.
 DEFAULT_KEY = "default"
-#: Columns by which trials are sorted, besides ``p.NAME`` and ``m.KEY``.
+#: Columns by which trials are sorted, in addition to ``p.NAME`` and ``m.KEY``.
 SORTED_BY = ("number", "id", "status", "result", "latest", "duration", "started", "ended", "place")
 X_AXES = ("number", "elapsed", "clock")
 MOST_ROWS = 1000
@@ -51,7 +51,7 @@ class Query:
 
     #: Empty: any.
     status: tuple[TrialStatus, ...] = ()
-    #: Beginning of an id, number, or text in the sentence that says why; empty: any.
+    #: Beginning of an id, number, or text in the message; empty: any.
     q: str = ""
     #: Flattened name → condition.
     parameters: tuple[tuple[str, Condition], ...] = ()
@@ -65,7 +65,7 @@ class Query:
     key: str = ""
     #: None: the experiment's.
     direction: OptimizeMode | None = None
-    #: Number of best trials that are drawn as such.
+    #: Number of best trials to highlight.
     top: int = 20
     #: Interquartile ranges beyond which a result is hidden; None: all are shown.
     clip: float | None = None
@@ -75,12 +75,12 @@ class Query:
     #: From 1.
     page: int = 1
     limit: int = 50
-    #: Name of one parameter; empty: those that matter most.
+    #: Name of one parameter; empty: the most important ones.
     parameter: str = ""
     #: Names of two parameters.
     a: str = ""
     b: str = ""
-    #: Names of parameters, in the order of the axes; empty: those that matter most.
+    #: Names of parameters, in the order of the axes; empty: the most important ones.
     axes: tuple[str, ...] = ()
     #: Number of one trial.
     number: int | None = None
@@ -90,8 +90,10 @@ class Query:
 
     @staticmethod
     def parse(items: Iterable[tuple[str, str]], *, lenient: bool = False) -> Query:
-        """The query in name-value pairs. `lenient`: unknown names are left out instead of refused. Raises
-        InvalidInput with the name of what is wrong."""
+        """The query in name-value pairs. `lenient`: ignore unknown names.
+
+        Raises InvalidInput with the name of the invalid parameter.
+        """
         found: dict[str, Any] = {}
         conditions: dict[str, dict[str, Condition]] = {"p": {}, "m": {}}
         for word, text in items:
@@ -105,11 +107,11 @@ class Query:
                 _once(word, found, field)
                 found[field] = parse(word, text) if text else _DEFAULTS[field]
             elif not lenient:
-                raise InvalidInput(f"{word}: unknown; known are {', '.join(_PARSERS)}, p.NAME and m.KEY")
+                raise InvalidInput(f"{word}: unknown; use {', '.join(_PARSERS)}, p.NAME or m.KEY")
         return Query(**found, parameters=tuple(conditions["p"].items()), metrics=tuple(conditions["m"].items()))
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The name-value pairs of what differs from the defaults."""
+        """The name-value pairs that differ from the defaults."""
         found: list[tuple[str, str]] = []
         for name in _FIELDS:
             value = getattr(self, name)
@@ -119,7 +121,7 @@ class Query:
         return found + [(f"m.{name}", str(condition)) for name, condition in self.metrics]
 
     def string(self, **changes: Any) -> str:
-        """The query string, with some fields changed; without what equals the defaults."""
+        """The query string, with some fields changed, without defaults."""
         return urlencode(replace(self, **changes).pairs())
 
     def direction_of(self, column: str) -> str:
@@ -136,7 +138,7 @@ def _condition(word: str, text: str, *, ranges_only: bool) -> Condition:
     if (found := _RANGE.fullmatch(text)) is not None:
         low, high = (None if end is None else float(end) for end in found.groups())
         if low is None and high is None:
-            raise InvalidInput(f"{word}: has no ends; write LOW..HIGH, LOW.. or ..HIGH")
+            raise InvalidInput(f"{word}: the range has neither end; write LOW..HIGH, LOW.. or ..HIGH")
         return Condition(low=low, high=high)
     choices = () if ranges_only else tuple(split(word, text))
     if not choices:
@@ -148,7 +150,7 @@ def _statuses(word: str, text: str) -> tuple[TrialStatus, ...]:
     words = text.split(",")
     for one in words:
         if one not in TrialStatus.__members__:
-            raise InvalidInput(f"{word}: {one!r} is none of {', '.join(TrialStatus)}")
+            raise InvalidInput(f"{word}: {one!r} is not a status; use {', '.join(TrialStatus)}")
     return tuple(TrialStatus(one) for one in dict.fromkeys(words))
 
 
@@ -261,9 +263,9 @@ ESCAPED = ('"', "[", "{")
 
 
 def split(word: str, text: str) -> Iterator[str]:
-    """The values of a list joined by commas; those that begin as JSON end where it ends.
+    """The values of a comma-separated list, which may be JSON.
 
-    A text in quotes stays in quotes: it means the text alone, not the number or truth value that is spelled so. Raises
+    A text in quotes keeps its quotes: it means the text, not the number or truth value of that spelling. Raises
     InvalidInput with `word`, the name of the query parameter.
     """
     at = 0
@@ -293,7 +295,7 @@ def _json_end(word: str, text: str, at: int) -> int:
         _, end = _decoder.raw_decode(text, at)
     except (ValueError, RecursionError):
         raise InvalidInput(
-            f"{word}: {text[at : at + 40]!r} begins as JSON and is none; put the text in quotes"
+            f"{word}: {text[at : at + 40]!r} begins like JSON, but is invalid; put the text in quotes"
         ) from None
     if end < len(text) and text[end] != ",":
         raise InvalidInput(f"{word}: a comma is missing after {text[at:end][-40:]!r}")

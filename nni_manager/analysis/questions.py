@@ -1,4 +1,4 @@
-"""The questions, and the function that answers each."""
+"""The queries, and the function that answers each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from nni_manager.analysis.query import Query
 
-if TYPE_CHECKING:  # it imports numpy, which the daemon does not
+if TYPE_CHECKING:  # it imports numpy, which the daemon must not import
     from nni_manager.analysis.selection import Answerer
 
 #: Question → module below `answers`, and the function in it.

@@ -1,4 +1,4 @@
-"""The trials that a query chooses, their results, order and ranks; those of them that a chart draws."""
+"""The trials that a query selects, their results, order and ranks; and those that a chart draws."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def maximizes(trials: TrialSet, query: Query) -> bool:
 
 
 def results(trials: TrialSet, key: str) -> Floats:
-    """Final results of all trials; NaN: none, or no number."""
+    """Final results of all trials; NaN without a number."""
     if key == DEFAULT_KEY:
         return trials["final"]
     if key not in trials.metrics.columns and trials.goals is not None and key in trials.goals.names:
@@ -44,7 +44,7 @@ def comparable(trials: TrialSet, key: str) -> Mask:
 
 
 def violation(trials: TrialSet) -> Floats:
-    """How far each trial is beyond the constraints; 0: it satisfies all, or there are none."""
+    """The violation of constraints by each trial; 0: all satisfied, or no constraints."""
     return trials.derive("violation", partial(_violation, trials))
 
 
@@ -56,7 +56,7 @@ def _violation(trials: TrialSet) -> Floats:
 
 
 def _beyond(limit: Constraint, values: Floats) -> Floats:
-    """As `Constraint.violation`, of many values; NaN: there is none."""
+    """`Constraint.violation` of many values; NaN: missing."""
     beyond = values - limit.bound if limit.operator.startswith("<") else limit.bound - values
     least = 0.0 if "=" in limit.operator else sys.float_info.min
     found: Floats = np.where(beyond == 0, least, np.maximum(beyond, 0.0))
@@ -65,8 +65,10 @@ def _beyond(limit: Constraint, values: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Comparable trials from the best to the worst. Trials that satisfy all constraints come first; of equal results
-    the earlier trial is better."""
+    """Comparable trials from the best to the worst.
+
+    Trials that satisfy all constraints come first. Of equal results, the earlier trial is better.
+    """
 
     #: Positions, the best first.
     order: Integers
@@ -99,7 +101,7 @@ def _ranks(trials: TrialSet, query: Query) -> Ranks:
 
 
 def chosen(trials: TrialSet, query: Query) -> Mask:
-    """The trials that the query's filter chooses. Raises InvalidInput for a parameter or key that no trial has."""
+    """The trials that match the query's filter. Raises InvalidInput for a parameter or key that no trial has."""
     found = np.ones(len(trials), np.bool_)
     if query.status:
         found &= np.isin(trials["status"], [STATUSES.index(status) for status in query.status])
@@ -120,7 +122,7 @@ def chosen(trials: TrialSet, query: Query) -> Mask:
 
 
 def parameter(trials: TrialSet, word: str, name: str) -> ValueColumn:
-    """The column of a parameter. Raises InvalidInput, with `word` as what named it, when there is none."""
+    """The column of a parameter. Raises InvalidInput, with the field `word`, if there is none."""
     found = trials.parameters.columns.get(name)
     if found is None and name in trials.space:
         found = ValueColumn()  # no trial has it yet
@@ -138,11 +140,11 @@ def _metric(trials: TrialSet, word: str, key: str) -> ValueColumn:
 
 
 def _offered(names: dict[str, Any]) -> str:
-    return f"; there {'is' if len(names) == 1 else 'are'} {', '.join(list(names)[:20])}" if names else ""
+    return f"; use {', '.join(list(names)[:20])}" if names else ""
 
 
 def in_range(values: Floats, low: float | None, high: float | None) -> Mask:
-    """Which values lie in a range, both ends included; None: open there. NaN lies in none."""
+    """Which values are in a range with inclusive ends; None: unbounded. NaN is never in a range."""
     found: Mask = ~np.isnan(values)
     if low is not None:
         found &= values >= low
@@ -163,7 +165,7 @@ def _with_text(trials: TrialSet, text: str) -> Mask:
 
 
 def in_order(trials: TrialSet, query: Query, mask: Mask, now_ms: int, places: Callable[[], list[str]]) -> Integers:
-    """The chosen positions in the query's order; those without a value, or with NaN, are last in either order."""
+    """The selected positions in the query's order; those without a value, or with NaN, are always last."""
     column = query.sort.removeprefix("-")
     descending = query.sort.startswith("-")
     positions = np.flatnonzero(mask)
@@ -195,7 +197,7 @@ def _sort_values(
 
 
 def duration(trials: TrialSet, now_ms: int) -> Floats:
-    """Milliseconds from start to end; of a trial that has not ended, up to now. NaN: not started."""
+    """Milliseconds from start to end, or to now for a running trial; NaN: not started."""
     ended = trials["ended"].copy()
     is_open = np.isin(trials["status"], OPEN)
     ended[is_open] = now_ms
@@ -226,7 +228,7 @@ def _alphabetical(texts: list[Any]) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question about one experiment; `connection` is in the transaction in which `trials` were read."""
+    """A query about an experiment; `connection` is in the transaction in which `trials` were read."""
 
     trials: TrialSet
     query: Query
@@ -234,7 +236,7 @@ class Asked:
     now_ms: int
 
 
-#: Computes the fields of an answer. A field ``state`` that is ``computing`` says that it will change by itself.
+#: Computes the fields of an answer. ``computing`` in the field ``state`` means that the answer will change.
 Answerer = Callable[[Asked], dict[str, Any]]
 
 
@@ -245,26 +247,26 @@ _PROVISIONAL = [
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The trials that a chart draws: those with a finite value that the filter and the clip choose."""
+    """The trials that a chart draws: those with a finite value that match filter and clip."""
 
     #: By position: a final result; of running and early-stopped trials without one, the latest value.
     values: Floats
     #: The trials, in the order of their numbers.
     positions: Integers
-    #: How many the filter chooses.
+    #: Number of trials that match the filter.
     of: int
-    #: How many of them have a final result that is no finite number.
+    #: Number of those whose final result is not a finite number.
     not_numbers: int
-    #: How many are hidden as outliers.
+    #: Number of trials hidden as outliers.
     clipped: int
 
     def counts(self, shown: int) -> dict[str, int]:
-        """The fields that say how many trials an answer shows."""
+        """The fields with the numbers of trials in an answer."""
         return {"shown": shown, "of": self.of, "notNumbers": self.not_numbers, "clipped": self.clipped}
 
 
 def drawn(asked: Asked, *, provisional: bool) -> Drawn:
-    """The trials to draw. `provisional`: those without a final result, too; else only those that can be the best."""
+    """The trials to draw. `provisional`: include those without a final result; else only comparable ones."""
     trials, query = asked.trials, asked.query
     mask = chosen(trials, query)
     values, usable = results(trials, query.key), comparable(trials, query.key)
@@ -279,15 +281,15 @@ def drawn(asked: Asked, *, provisional: bool) -> Drawn:
     return Drawn(values, positions[kept], int(mask.sum()), int((mask & ended & ~usable).sum()), int((~kept).sum()))
 
 
-#: Odd, with about as many ones as zeros in no order: neighbours come out far apart.
+#: Odd, with about the same number of ones and zeros in random order, so that neighbours are far apart.
 _FACTORS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 
 def seeds(trials: TrialSet) -> Integers:
-    """A number per trial that depends on its own alone: the trials with the lowest are a sample that stays."""
+    """A number per trial that depends only on its own number: the trials with the lowest form a stable sample."""
     mixed = trials["number"].astype(np.uint64)
     for factor in _FACTORS:
-        mixed = (mixed ^ (mixed >> np.uint64(29))) * factor  # beyond 64 bits it begins anew
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * factor  # wraps around at 64 bits
     found: Integers = (mixed >> np.uint64(32)).astype(np.int64)
     return found
 
@@ -304,7 +306,7 @@ def sample(trials: TrialSet, positions: Integers, most: int, always: Mask | None
 
 
 def selected(asked: Asked) -> list[int]:
-    """Positions of the selected trials that there are."""
+    """Positions of existing selected trials."""
     found = (asked.trials.position(number) for number in asked.query.selected)
     return [position for position in found if position is not None]
 
@@ -318,8 +320,10 @@ def flags(trials: TrialSet, *positions: Any) -> Mask:
 
 
 def _unclipped(values: Floats, reach: float | None, *, is_better_high: bool) -> Mask:
-    """Which values are no outliers; all without a reach. What is far better than the others is none: it is what is
-    searched for."""
+    """Which values are not outliers; all without a reach.
+
+    Values that are much better than the others are never outliers: the search aims at them.
+    """
     if reach is None or len(values) < 4:
         return np.ones(len(values), np.bool_)
     low, high = np.quantile(values, (0.25, 0.75))

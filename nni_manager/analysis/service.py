@@ -1,6 +1,6 @@
-"""Questions about trials, as the daemon asks them: one child process for all, and the last answers.
+"""The daemon's queries about trials: one child process for all, and a cache of answers.
 
-The process, of `worker`, is started, asked and ended without blocking the daemon.
+The process runs `worker`. Starting, querying and ending it never blocks the daemon.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nni_manager.platform_kit import child_process
 
 log = logging.getLogger(__name__)
 
-#: Seconds for one answer.
+#: Time limit for an answer, in seconds.
 _TIMEOUT_S = 30.0
-#: Seconds without a question after which the process is ended.
+#: Seconds without a query after which the process is ended.
 _IDLE_S = 300.0
-#: Most answers that are kept, and most characters of them.
+#: Maximum number of cached answers, and of their characters.
 _MOST_ANSWERS = 128
 _MOST_CHARACTERS = 8_000_000
-#: By the first screen of a page: its first charts, then what takes longest.
+#: Queries for the first screen of a page: its first charts, then the slowest ones.
 _FIRST_ASKED = ("results", "curves", "columns")
 
 #: Experiment id → path of its database and revision; see `ExperimentCommands.stored_state`.
@@ -47,12 +47,12 @@ class Answer:
     #: Of the experiment: answers of one revision are equal.
     revision: str
     text: str
-    #: False: something in it is being computed, and the next answer of the same revision may have it.
+    #: False: part of it is still being computed; a later answer of the same revision may have it.
     is_settled: bool = True
 
 
 class Analysis:
-    """Answers questions about trials; used from one event loop. `close` ends its process."""
+    """Answers queries about trials; used from one event loop. `close` ends its process."""
 
     def __init__(self, located: Located, *, timeout_s: float = _TIMEOUT_S, idle_s: float = _IDLE_S) -> None:
         self._located = located
@@ -63,24 +63,24 @@ class Analysis:
         self._is_closed = False
         self._idle: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
-        #: Questions that are being answered: clients that ask the same share the answer.
+        #: Queries in progress: clients with the same query share the answer.
         self._asked: dict[_Key, asyncio.Task[Answer]] = {}
         self._preparing: asyncio.Task[None] | None = None
         self._answers: OrderedDict[_Key, Answer] = OrderedDict()
 
     @property
     def pid(self) -> int | None:
-        """The process; None: none runs."""
+        """The id of the process, or None."""
         return self._worker.pid if self._worker is not None and not self._worker.has_ended else None
 
     async def revision(self, id: str) -> str:
-        """The revision of an experiment, without asking the process. Raises NotFound, AnalysisUnavailable."""
+        """The revision of an experiment, without a query to the process. Raises NotFound, AnalysisUnavailable."""
         return (await self._state(id))[1]
 
     async def ask(self, id: str, question: str, query: Query) -> Answer:
-        """The answer to a question of `QUESTIONS`. Raises NotFound, InvalidInput, AnalysisUnavailable."""
+        """The answer to a query of `QUESTIONS`. Raises NotFound, InvalidInput, AnalysisUnavailable."""
         if question not in QUESTIONS:
-            raise NotFound(f"there is no question {question!r}; there are {', '.join(QUESTIONS)}")
+            raise NotFound(f"unknown query {question!r}; use {', '.join(QUESTIONS)}")
         path, revision = await self._state(id)
         key = (id, question, "" if question in WHOLE else query.string(), revision)
         if (kept := self._answers.get(key)) is not None:
@@ -93,8 +93,10 @@ class Analysis:
         return await asyncio.shield(task)
 
     def prepare(self, id: str) -> None:
-        """Starts the process and has it read an experiment, if none runs: a page is asked for, whose charts will ask.
-        Does not wait; what fails here is told to the first question."""
+        """Start the process and load an experiment if none runs, because a page is requested that will send queries.
+
+        Does not wait; the first query reports an error.
+        """
         if self.pid is not None or self._preparing is not None or self._is_closed:
             return
         self._preparing = asyncio.create_task(self._prepare(id), name="analysis-prepare")
@@ -146,7 +148,7 @@ class Analysis:
         return sum(len(answer.text) for answer in self._answers.values())
 
     async def _running(self) -> WorkerProcess:
-        """The process; started if there is none. Raises AnalysisUnavailable."""
+        """The process, which is started if necessary. Raises AnalysisUnavailable."""
         async with self._starting:
             if self._is_closed:
                 raise AnalysisUnavailable("the daemon ends")
@@ -173,13 +175,13 @@ class Analysis:
 
 log = logging.getLogger(__name__)
 
-#: Threads of numpy's linear algebra, which is not used, would take memory and processors.
+#: Disables threads of numpy's linear algebra, which is not used, to save memory and processors.
 _ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
-_AGAIN = "ask again: the next question starts the process anew"
+_AGAIN = "try again: the next query restarts the process"
 
 
 class Reply(NamedTuple):
-    """JSON text, and whether it stays the same while the experiment does."""
+    """JSON text, and whether it is final for this revision of the experiment."""
 
     text: str
     is_settled: bool
@@ -197,8 +199,8 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls) -> WorkerProcess:
-        """Raises AnalysisUnavailable when it cannot be started."""
-        # -P: a folder that it happens to be started in has no modules for it
+        """Start a process. Raises AnalysisUnavailable."""
+        # -P: do not import modules from the current folder
         command = [sys.executable, "-P", "-m", "nni_manager.analysis.worker"]
         try:
             process = await child_process.start(
@@ -222,8 +224,10 @@ class WorkerProcess:
         return self._is_killed or self._reading.done()
 
     async def ask(self, request: dict[str, Any], *, timeout_s: float) -> Reply:
-        """The reply to a request of `worker`. Raises InvalidInput, NotFound, AnalysisUnavailable; after a timeout the
-        process is ended."""
+        """The reply to a request of `worker`. A timeout ends the process.
+
+        Raises InvalidInput, NotFound, AnalysisUnavailable.
+        """
         self._number += 1
         number = self._number
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -249,7 +253,7 @@ class WorkerProcess:
         assert self._process.stdin is not None
         if self.has_ended:
             raise AnalysisUnavailable(f"the process that answers about trials has ended; {_AGAIN}")
-        with contextlib.suppress(ConnectionError, RuntimeError):  # the reader sees its end; uvloop raises RuntimeError
+        with contextlib.suppress(ConnectionError, RuntimeError):  # uvloop raises RuntimeError
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def _kill(self) -> None:
@@ -258,14 +262,14 @@ class WorkerProcess:
             self._process.kill()
 
     async def _read(self) -> None:
-        """Reads answers until the process ends; then every question that waits is refused."""
+        """Read answers until the process ends; then refuse every waiting query."""
         assert self._process.stdout is not None
         try:
             while line := await self._process.stdout.readline():
                 header = json.loads(line)
                 self._take(header, await self._process.stdout.readexactly(header["bytes"]))
         except (ValueError, KeyError, asyncio.IncompleteReadError, ConnectionError) as error:
-            log.debug("the process that answers about trials broke off: %r", error)
+            log.debug("reading from the process that answers about trials failed: %r", error)
         finally:
             self._kill()
         code = await self._process.wait()
@@ -278,7 +282,7 @@ class WorkerProcess:
     def _take(self, header: dict[str, Any], text: bytes) -> None:
         future = self._asked.get(header["id"])
         if future is None or future.done():
-            return  # its client went away
+            return  # its client disconnected
         if "refused" in header:
             future.set_exception(_refusal(header["refused"], text.decode()))
         else:
@@ -287,7 +291,7 @@ class WorkerProcess:
 
 def _refusal(kind: str, text: str) -> Exception:
     if kind == "fault":
-        log.error("a question about trials could not be answered:\n%s", text)
-        return AnalysisUnavailable("a fault in the manager, nothing of yours; its log has the details")
+        log.error("a query about trials failed:\n%s", text)
+        return AnalysisUnavailable("internal error of the manager, not of your request; see its log for details")
     kinds = {error.__name__: error for error in (InvalidInput, NotFound)}
     return kinds.get(kind, InvalidInput)(text) if kind in (*kinds, "BadDimension") else AnalysisUnavailable(text)

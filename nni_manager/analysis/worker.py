@@ -1,11 +1,13 @@
-"""The child process that answers questions about trials: ``python -m nni_manager.analysis.worker``.
+"""The child process that answers queries about trials: ``python -m nni_manager.analysis.worker``.
 
 A request is a line of JSON on standard input: ``{"id", "question", "query", "path", "revision"}``. Its answer is a line
 of JSON on standard output, ``{"id", "bytes", "settled"}`` or ``{"id", "bytes", "refused"}``, and that many bytes of
-text. It answers one after the other, first what needs no parameters, which take longest to read the first time, and
-curves, which are read for each filter, after what is in memory: meanwhile the browser draws. Its first answers, which
-are of a page's first screen, have the daemon's own priority, for two seconds at most; then it gives way to all else. It
-ends with its input, also in the middle of an answer.
+text.
+
+It answers one request at a time. Queries without parameters, which take longest to read the first time, come first.
+Curves, which are read for each filter, come after data in memory. In the meantime, the browser draws. The first
+answers, for a page's first screen, have the daemon's priority for at most two seconds; later ones have a low priority.
+The process ends with its input, even during an answer.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ from nni_manager.store.connection import classified, connect_readonly
 
 #: Added to the priority value of the daemon: trials on this machine and the daemon come first.
 _NICENESS = 5
-#: Linux changes one session's priority in so many seconds for all who are not root.
+#: Seconds between changes of a session's priority that Linux allows users other than root.
 _GROUP_PAUSE_S = 0.11
-#: Seconds without a question after which the first screen of a page has asked all that it does.
+#: Seconds without a query after which a page's first screen is complete.
 _PAUSE_S = 0.5
-#: Seconds from the first question within which the first screen of a page is there.
+#: Seconds from the first query until a page's first screen is complete.
 _FIRST_S = 2.0
-#: Least rank of questions that take parameters.
+#: Lowest rank of queries that need parameters.
 _PARAMETERS_RANK = 2
-#: Allocated minus freed objects that trigger a collection: what is parsed at once is many short-lived objects.
+#: Allocated minus freed objects that trigger a collection: parsing creates many short-lived objects.
 _YOUNG_OBJECTS = 200_000
-#: Importance is computed in a thread of its own. SQLite lets other threads run at each row, and by Python's default the
-#: row would come 5 ms later: a quarter of a second for a page of the table.
+#: Importance is computed in a separate thread. SQLite lets other threads run at each row, and with Python's default,
+#: the row would come 5 ms later: a quarter of a second for a page of the table.
 _SWITCH_S = 0.0002
 
 #: (rank, order of arrival, request).
@@ -56,7 +58,7 @@ Requests = queue.PriorityQueue[tuple[int, int, dict[str, Any]]]
 
 
 def main() -> None:
-    """Answers until standard input ends."""
+    """Answer until standard input ends."""
     gc.set_threshold(_YOUNG_OBJECTS)
     sys.setswitchinterval(_SWITCH_S)
     requests: Requests = queue.PriorityQueue()
@@ -68,9 +70,11 @@ def main() -> None:
 
 
 def _answer_first(kept: KeptExperiments, requests: Requests) -> None:
-    """Answers what the first screen of a page asks, up to the first question that takes parameters, or that is waited
-    for in vain; gives way then, and at the latest when a page has been there for a while: that of an experiment at work
-    asks without a pause."""
+    """Answer the queries of a page's first screen with the daemon's priority, then lower the priority.
+
+    The first screen ends with the first query that takes parameters, after a pause, or after some time: the page of an
+    open experiment sends queries without a pause.
+    """
     place, _, request = requests.get()
     end_s = time.monotonic() + _FIRST_S
     while place < _PARAMETERS_RANK and time.monotonic() < end_s:
@@ -89,13 +93,15 @@ def _answer_next(kept: KeptExperiments, request: dict[str, Any]) -> None:
 
 
 def _give_way() -> None:
-    """Where Linux shares processors among sessions first, as on most desktops, a process's own priority counts only
-    inside its session."""
+    """Lower the priority of the process and its session.
+
+    On most desktops, Linux shares processors among sessions first; a process's priority counts only in its session.
+    """
     niceness = str(os.nice(_NICENESS))
     group = Path("/proc/self/autogroup")
     if os.getsid(0) != os.getpid():
         return  # others are in the session
-    with suppress(OSError):  # there is no such file, or a container may not write it
+    with suppress(OSError):  # the file does not exist, or a container may not write it
         try:
             group.write_text(niceness, encoding="ascii")
         except BlockingIOError:
@@ -104,11 +110,11 @@ def _give_way() -> None:
 
 
 def rank(request: dict[str, Any]) -> int:
-    """The least is answered first."""
+    """The rank of a request; the lowest is answered first."""
     try:
         question = str(request["question"])
         return _PARAMETERS_RANK * needs_parameters(question, _query(request)) + (question == "curves")
-    except InvalidInput:  # which is said at once
+    except InvalidInput:  # reported at once
         return 0
 
 
@@ -134,13 +140,13 @@ def _answer(kept: KeptExperiments, request: dict[str, Any]) -> dict[str, Any]:
         return {"revision": revision, "key": query.key, **answerer(question)(asked)}
 
 
-#: Most experiments, and most bytes of all but the one that is asked about.
+#: Maximum number of experiments, and of bytes of all except the requested one.
 _MOST = 8
 _MOST_BYTES = 256 << 20
 
 
 class KeptExperiments:
-    """The columns of experiments by the path of their databases; the least recently asked go first."""
+    """The columns of experiments by the path of their databases, in an LRU cache."""
 
     def __init__(self) -> None:
         #: Path → revision and columns; the most recently asked is last.
@@ -148,8 +154,10 @@ class KeptExperiments:
 
     @contextmanager
     def read(self, path: str, revision: str, *, parameters: bool) -> Iterator[tuple[TrialSet, sqlite3.Connection]]:
-        """The columns as of `revision` or later, and a connection that sees the same state. `parameters`: they are
-        needed, too. Raises StoreError."""
+        """The columns as of `revision` or later, and a connection that sees the same state.
+
+        `parameters`: load them, too. Raises StoreError.
+        """
         try:
             with closing(connect_readonly(Path(path))) as connection:
                 connection.execute("BEGIN")
@@ -179,11 +187,11 @@ class KeptExperiments:
 
 
 def _refreshed(trials: TrialSet, connection: sqlite3.Connection, path: str) -> TrialSet:
-    """The columns with what changed; read anew where they do not fit together. Raises StoreCorrupt."""
+    """The columns with changes, or read again if they are inconsistent. Raises StoreCorrupt."""
     try:
         trials.refresh(connection)
         return trials
-    except (LookupError, ValueError):  # another content under the same path
+    except (LookupError, ValueError):  # other content under the same path
         trials = TrialSet()
     try:
         trials.refresh(connection)
@@ -193,7 +201,7 @@ def _refreshed(trials: TrialSet, connection: sqlite3.Connection, path: str) -> T
 
 
 def _query(request: dict[str, Any]) -> Query:
-    """Raises InvalidInput."""
+    """The query of a request. Raises InvalidInput."""
     return Query.parse(parse_qsl(request["query"], keep_blank_values=True))
 
 
@@ -201,7 +209,7 @@ def _read(requests: Requests) -> None:
     for number, line in enumerate(sys.stdin.buffer):
         request = json.loads(line)
         requests.put((rank(request), number, request))
-    os._exit(0)  # the daemon is gone, or wants this end: nothing is left to be saved
+    os._exit(0)  # the daemon has ended, or requested this end; there is nothing to save
 
 
 def _write(file: BinaryIO, data: bytes) -> None:

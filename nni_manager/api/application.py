@@ -36,40 +36,40 @@ class HeadAsGet:
                 await send({"type": "http.response.body", "body": b""})
 
         async def receive_until_answered() -> Message:
-            """Reports a disconnect once the head is sent, so that an endless stream ends."""
+            """Report a disconnect after the head is sent, so that an endless stream ends."""
             return {"type": "http.disconnect"} if is_answered else await receive()
 
         await self._app({**scope, "method": "GET"}, receive_until_answered, send_head)
 
 
 DESCRIPTION = """
-One daemon, many experiments. JSON in camelCase; times are milliseconds since the epoch. Every refusal is
-`{"error": "<sentence>"}`. Through the control socket no login is needed; a TCP listener may want its token as
-`Authorization: Bearer <token>`, and without one lets in its own user and root alone.
+One daemon serves many experiments. JSON keys are camelCase; times are milliseconds since the epoch. Errors are
+`{"error": "<sentence>"}`. The control socket needs no login. A TCP listener with a token requires
+`Authorization: Bearer <token>`; without a token, it admits only the daemon's user and root.
 """
 TAGS = [
-    {"name": "experiments", "description": "Tuning tasks, each made from one experiment file."},
-    {"name": "trials", "description": "Sets of parameters under evaluation."},
-    {"name": "results", "description": "What trials report."},
+    {"name": "experiments", "description": "Searches, each created from one experiment file."},
+    {"name": "trials", "description": "Evaluations of sets of parameters."},
+    {"name": "results", "description": "Results that trials report."},
     {"name": "logs", "description": "Files that trials and the manager write."},
-    {"name": "platforms", "description": "Training services, apart from the experiments that use them."},
+    {"name": "platforms", "description": "Training services, for all experiments that use them."},
     {"name": "daemon", "description": "The process behind this API."},
 ]
 _EVERYWHERE = {
-    "401": "This listener wants a token, or another one.",
-    "403": "The Host or Origin header names another site, another user of the machine came without a token, or the"
-    " token is one for reading and the call a change.",
-    "500": "A fault in the manager; its log has the details.",
+    "401": "The token is missing or wrong.",
+    "403": "The Host or Origin header names another site, another user of the machine sent no token, or the token may"
+    " only read and the call is a change.",
+    "500": "Internal error of the manager; see its log.",
 }
-#: Of the routes that refuse unknown query parameters.
+#: Routes that refuse unknown query parameters.
 PREFIX = "/api/v1/"
 _BEARER = "token"
 _SCHEME = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`; for GET alone, that of `NNI_MANAGER_READ_TOKEN`"
-    " or `--read-token-file`, too. A listener without one asks whose the "
-    "connection is, the control socket for nothing.",
+    "description": "The token of `NNI_MANAGER_TOKEN` or `--token-file`; for GET also that of `NNI_MANAGER_READ_TOKEN`"
+    " or `--read-token-file`. A listener without a token checks the user of the "
+    "connection; the control socket needs no token.",
 }
 _REPLACED = ("HTTPValidationError", "ValidationError")
 
@@ -94,7 +94,7 @@ def _describe(api: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             if path.startswith(PREFIX):
-                operation["responses"].setdefault("400", {"description": "There is no such query parameter."})
+                operation["responses"].setdefault("400", {"description": "Unknown query parameter."})
             _state_refusals(operation["responses"], is_probe=path in OPEN_PATHS)
             operation["security"] = [] if path in OPEN_PATHS else [{_BEARER: []}, {}]
     for name in _REPLACED:
@@ -110,7 +110,7 @@ def _state_refusals(responses: dict[str, Any], *, is_probe: bool) -> None:
             responses[status] = {"description": meaning}
     for status, response in responses.items():
         if status >= "400":
-            response["content"] = schema  # whatever the content type of the route's success
+            response["content"] = schema  # regardless of the content type of a success
 
 
 #: In the order of matching: the paths `…/events` before `…/{id}`.
@@ -126,9 +126,9 @@ _ROUTERS = (
     code.router,
     daemon.router,
     daemon.root_router,
-    analysis.router,  # its query has names that users chose, and refuses others itself
+    analysis.router,  # its query contains names chosen by users; it refuses unknown ones itself
 )
-#: At the usual paths of probes, outside of the API's prefix.
+#: At the usual paths of probes, outside the API's prefix.
 _PROBES = ("/healthz", "/readyz", "/metrics")
 OPENAPI = "/api/v1/openapi.json"
 #: The path that tools try first.
@@ -148,11 +148,11 @@ def create_application(
     nni: ASGIApp | None = None,
     users: LocalUsers | None = None,
 ) -> ASGIApp:
-    """The application of every listener: the API, each experiment's NNI API below ``/experiments/<id>``, and `pages`
-    for all other paths, behind one guard.
+    """The application of every listener, behind one guard.
 
-    `token`, `read_token` and `host`: settings of the TCP listeners. `users`: let in when no token is set. `api`, `nni`:
-    existing applications to use; None: made here.
+    It serves the API, each experiment's NNI API below ``/experiments/<id>``, and `pages` for all other paths. `token`,
+    `read_token`, `host`: settings of the TCP listeners. `users`: admitted while no token is set. `api`, `nni`: existing
+    applications; None: created here.
     """
     api = api or create_api(context)
     inner = _Split(api, pages or api, nni or create_nni_application(context))
@@ -162,7 +162,7 @@ def create_application(
 
 
 def create_api(context: ApiContext) -> FastAPI:
-    """The API only, unguarded."""
+    """The API without the guard."""
     api = FastAPI(
         title="nni_manager",
         version=context.version,
@@ -170,7 +170,9 @@ def create_api(context: ApiContext) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        routes=[route for router in _ROUTERS for route in router.routes],  # included ones would all be made once more
+        routes=[
+            route for router in _ROUTERS for route in router.routes
+        ],  # including the routers would create all routes again
     )
     api.state.context = context
     errors.install(api)

@@ -1,8 +1,8 @@
-"""Code directories that clients on other machines send: the routes, and the folders where they are unpacked,
-``code/sent-<sha256>/tree`` below the data directory.
+"""Uploads of code directories from clients on other machines.
 
-An experiment runs in its own copy of the code. Code that was not requested for `_UNUSED_S`, and the rest of a broken
-upload, are removed when other code arrives or an experiment is deleted.
+Code is unpacked to ``code/sent-<sha256>/tree`` below the data directory. An experiment runs in its own copy. Code
+without a request for `_UNUSED_S`, and rests of interrupted uploads, are removed when other code arrives or an
+experiment is deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds for which code is kept after the last request for it.
 _UNUSED_S = 600.0
-#: Seconds after which an unfinished upload counts as broken off.
+#: Seconds after which an unfinished upload counts as interrupted.
 _UNFINISHED_S = 86_400.0
 _SENT = "sent-"
 _DRAFT = ".incoming-"
@@ -42,14 +42,13 @@ _DOOMED = ".removed-"
 
 
 class CodeFolders:
-    """The folders of code that was sent. All methods block; they raise StoreUnavailable when the disk cannot store
-    it."""
+    """The folders of uploaded code. All methods block; they raise StoreUnavailable if the disk cannot store it."""
 
     def __init__(self, data_directory: Path) -> None:
         self.root = Path(os.path.realpath(data_directory)) / "code"
 
     def find(self, sha256: str) -> Path | None:
-        """The unpacked folder, kept for another `_UNUSED_S`; None: no such code."""
+        """The unpacked folder, which is then kept for another `_UNUSED_S`; None for unknown code."""
         folder = self._place(sha256)
         if not (folder / "tree").is_dir():
             return None
@@ -58,22 +57,21 @@ class CodeFolders:
         return folder / "tree"
 
     def holding(self, path: Path) -> Path | None:
-        """The unpacked folder that is `path` or contains it; None: `path` is not in sent code."""
+        """The unpacked folder that is or contains `path`, or None."""
         folders = (path, *path.parents)
         return next((one for one in folders if one.name == "tree" and one.parent.parent == self.root), None)
 
     def draft(self) -> Path:
-        """An empty folder for an upload; the caller removes it, or hands it to `keep`."""
+        """An empty folder for an upload; the caller removes it, or passes it to `keep`."""
         with _classified(self.root):
             self.root.mkdir(mode=0o700, exist_ok=True)
             self.sweep()
             return Path(tempfile.mkdtemp(prefix=_DRAFT, dir=self.root))
 
     def keep(self, sha256: str, draft: Path) -> Path:
-        """Unpacks the file ``archive`` of a draft and moves the result atomically to its place, which is returned; the
-        draft is removed.
+        """Unpack the file ``archive`` of a draft, move the result atomically to its place, and return that.
 
-        Raises InvalidInput for an invalid archive.
+        Removes the draft. Raises InvalidInput for an invalid archive.
         """
         try:
             with _classified(self.root):
@@ -83,7 +81,7 @@ class CodeFolders:
         return self._place(sha256) / "tree"
 
     def sweep(self) -> None:
-        """Removes code without a recent request. Never raises."""
+        """Remove code without a recent request. Never raises."""
         now_s = time.time()
         for folder in self.root.glob("*"):
             with suppress(OSError):  # a later sweep tries again
@@ -98,13 +96,13 @@ class CodeFolders:
         return self.root / f"{_SENT}{sha256}"
 
     def _remove(self, folder: Path) -> None:
-        """Renames the folder first, so that it is found whole or not at all even if the removal is interrupted."""
+        """Remove a folder. Renames it first, so that an interrupted removal leaves no incomplete folder."""
         doomed = self.root / f"{_DOOMED}{time.time_ns()}"
         folder.rename(doomed)
         _remove(doomed)
 
     def _unpack(self, draft: Path, place: Path) -> None:
-        from nni_manager.code_archive import unpack  # 40 ms to import, and most daemons do not need it
+        from nni_manager.code_archive import unpack  # takes 40 ms to import; most daemons do not need it
 
         made = draft / "made"
         for folder in (made, made / "tree"):
@@ -116,14 +114,14 @@ class CodeFolders:
         try:
             made.rename(folder)
         except OSError:
-            if not (folder / "tree").is_dir():  # else another client has sent the same code meanwhile
+            if not (folder / "tree").is_dir():  # else another client has sent the same code in the meantime
                 raise
 
 
 def _remove(folder: Path) -> None:
-    """Removes the folder; the next sweep retries what remains."""
+    """Remove the folder; the next sweep retries the rest."""
     for finding in removal.remove(str(folder)):
-        log.warning("of code that was sent: %s", finding)
+        log.warning("uploaded code was not removed completely: %s", finding)
 
 
 @contextmanager
@@ -132,7 +130,7 @@ def _classified(root: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreUnavailable(
-            f"the code cannot be stored in {root} ({full_disks.reason(error, root)}); make room, try again"
+            f"the code cannot be stored in {root} ({full_disks.reason(error, root)}); free disk space and try again"
         ) from error
 
 
@@ -145,8 +143,8 @@ router = APIRouter(prefix=PREFIX, tags=["experiments"], dependencies=KNOWN_QUERY
 _SHA256 = re.compile("[0-9a-f]{64}")
 _BODY: dict[str, Any] = {
     "required": True,
-    "description": "The code directory as a gzipped tar file: files, folders before what is in them, and symbolic links"
-    " that stay inside; at most 2000 files and 300 MB.",
+    "description": "The code directory as a gzipped tar file: files, folders before their content, and symbolic links"
+    " inside the directory; at most 2000 files and 300 MB.",
     "content": {"application/gzip": {"schema": {"type": "string", "format": "binary"}}},
 }
 _TOO_LARGE: dict[int | str, dict[str, Any]] = {413: {"model": Error, "description": "The body is larger than 308 MB."}}
@@ -159,7 +157,7 @@ async def _sha256(
 ) -> str:
     """The hash in the path. Raises NotFound for a malformed one."""
     if not is_sha256(sha256):
-        raise NotFound(f"{sha256!r} is no SHA-256: that is 64 digits, 0 to 9 and a to f")
+        raise NotFound(f"{sha256!r} is not a SHA-256; send 64 digits, 0 to 9 and a to f")
     return sha256
 
 
@@ -167,10 +165,10 @@ Sha256 = Annotated[str, Depends(_sha256)]
 
 
 @router.get(
-    "/{sha256}", operation_id="findCode", summary="Whether code was sent before", responses=documented(404, 503)
+    "/{sha256}", operation_id="findCode", summary="Find code that was sent before", responses=documented(404, 503)
 )
 async def find(sha256: Sha256, context: Context) -> Code:
-    """Code is kept for ten minutes after it was asked for. An experiment that is made of it gets a copy of its own."""
+    """Code is kept for ten minutes after the last request. Each experiment gets its own copy."""
     return Code(sha256=sha256, directory=str(await directory(context.data_directory, sha256)))
 
 
@@ -179,11 +177,15 @@ async def find(sha256: Sha256, context: Context) -> Code:
     operation_id="sendCode",
     summary="Send a code directory",
     status_code=201,
-    responses={200: {"model": Code, "description": "It was there already."}, **_TOO_LARGE, **documented(400, 404, 503)},
+    responses={
+        200: {"model": Code, "description": "The code was already stored."},
+        **_TOO_LARGE,
+        **documented(400, 404, 503),
+    },
     openapi_extra={"requestBody": _BODY},
 )
 async def send(sha256: Sha256, request: Request, response: Response, context: Context) -> Code:
-    """Answers when it is unpacked. Nothing is left behind of what is refused or breaks off."""
+    """Answers when the code is unpacked. Refused or interrupted uploads are removed."""
     folders = CodeFolders(context.data_directory)
     known = await asyncio.to_thread(folders.find, sha256)
     if known is not None:
@@ -193,11 +195,11 @@ async def send(sha256: Sha256, request: Request, response: Response, context: Co
     try:
         found = await _write(request.stream(), draft / "archive")
         if found != sha256:
-            raise InvalidInput(f"what was sent has the SHA-256 {found} and not the one of its address; send it again")
+            raise InvalidInput(f"the code has the SHA-256 {found}, not the one in the address; send it again")
     except BaseException:
         await asyncio.to_thread(_remove, draft)
         raise
-    # a thread goes on when the request is cancelled: it alone may remove the draft from which it moves the tree
+    # the thread continues when the request is cancelled; only it may remove the draft from which it moves the tree
     made = await asyncio.shield(asyncio.to_thread(folders.keep, sha256, draft))
     return Code(sha256=sha256, directory=str(made))
 
@@ -207,20 +209,20 @@ def is_sha256(text: str) -> bool:
 
 
 async def directory(data_directory: Path, sha256: str) -> Path:
-    """The folder of code that was sent. Raises NotFound."""
+    """The folder of uploaded code. Raises NotFound."""
     found = await asyncio.to_thread(CodeFolders(data_directory).find, sha256)
     if found is None:
-        raise NotFound(f"no code {sha256} was sent; send it with PUT {PREFIX}/{sha256}")
+        raise NotFound(f"there is no code {sha256}; send it with PUT {PREFIX}/{sha256}")
     return found
 
 
 async def sweep(data_directory: Path) -> None:
-    """As `CodeFolders.sweep`; called when an experiment is gone."""
+    """`CodeFolders.sweep`, called after an experiment was deleted."""
     await asyncio.to_thread(CodeFolders(data_directory).sweep)
 
 
 async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
-    """Writes the parts to `path`; returns their SHA-256."""
+    """Write the parts to `path`; return their SHA-256."""
     digest = hashlib.sha256()
     try:
         async with aiofiles.open(path, "wb") as file:
@@ -229,6 +231,6 @@ async def _write(parts: AsyncIterator[bytes], path: Path) -> str:
                 await file.write(part)
     except OSError as error:
         raise StoreUnavailable(
-            f"the code cannot be stored ({full_disks.reason(error, path)}); make room, try again"
+            f"the code cannot be stored ({full_disks.reason(error, path)}); free disk space and try again"
         ) from error
     return digest.hexdigest()

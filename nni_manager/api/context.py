@@ -1,4 +1,4 @@
-"""The objects that the routes use. `app` makes one context; routes get it as `Context`."""
+"""The objects that the routes use. `app` creates one context; routes get it as `Context`."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ class ApiContext:
     started_ms: int
     #: The open listeners, ``{"kind", "address"}`` each.
     listeners: Callable[[], list[dict[str, Any]]]
-    #: Starts the daemon's shutdown and returns at once; True: its experiments are stopped first.
+    #: Starts the daemon's shutdown and returns at once; True: stop its experiments first.
     stop_daemon: Callable[[bool], None]
-    #: Set when the daemon ends: streams end on it.
+    #: Set when the daemon ends; ends streams.
     stopping: asyncio.Event
-    #: Processes that stand for experiments in NNI's tools.
+    #: Processes that represent experiments in NNI's tools.
     placeholders: PlaceholderProcesses
-    #: Answers questions about trials, in a process of its own.
+    #: Answers queries about trials, in a separate process.
     analysis: Analysis
     #: Experiment id → its report as HTML; raises NotFound, StoreError, AnalysisUnavailable.
     report: Callable[[str], Awaitable[bytes]]
-    #: True: the daemon ends by itself with its last open experiment.
+    #: True: the daemon ends with its last open experiment.
     ends_by_itself: bool = False
     clock: Clock = now_ms
     #: Measured by the listeners' tick.
     loop_lag: LoopLag = field(default_factory=LoopLag)
-    #: Held while a large text is parsed: only one at a time, as parsing takes processor time from the rest of the
-    #: daemon.
+    #: Held while a large text is parsed: one at a time, because parsing slows the rest of the daemon.
     large_texts: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
-    #: Environment of experiments that are requested without one.
+    #: Default environment of experiments.
     environment: Mapping[str, str] = field(default_factory=own_environment, repr=False)
 
 
@@ -64,7 +63,7 @@ async def _experiment_id(
 ) -> str:
     """The experiment's id in the path. Raises NotFound unless the experiment exists."""
     if EXPERIMENT_ID.fullmatch(id) is None:
-        raise NotFound(f"{id!r} is no experiment id; `nnictl experiment list` shows all")
+        raise NotFound(f"{id!r} is not an experiment id; `nnictl experiment list` shows all")
     if context.commands.at_work(id) is None:
         await context.commands.entry(id)
     return id
@@ -75,7 +74,7 @@ async def _trial_id(
 ) -> str:
     """The trial's id in the path. Raises NotFound for a malformed id; the store checks whether it exists."""
     if TRIAL_ID.fullmatch(trial_id) is None:
-        raise NotFound(f"{trial_id!r} is no trial id; the experiment's trials list theirs")
+        raise NotFound(f"{trial_id!r} is not a trial id; `nnictl trial ls` shows all")
     return trial_id
 
 

@@ -34,22 +34,24 @@ async def show(context: Context) -> Daemon:
     "/stop", operation_id="stopDaemon", summary="End the daemon", status_code=202, responses=documented(400, 413)
 )
 async def stop(context: Context, body: Annotated[StopDaemon | None, Body()] = None) -> Stopping:
-    """Answers at once. Running jobs go on, and the next daemon takes them up, unless `experiments` is true."""
+    """Answers at once. Jobs keep running, and the next daemon continues them, unless `experiments` is true."""
     context.stop_daemon(body is not None and body.experiments)
     return Stopping(status="stopping")
 
 
-#: Outside of the daemon's own path.
+#: Routes outside the daemon's own path.
 root_router = APIRouter(tags=["daemon"], dependencies=KNOWN_QUERY)
 
 
 @root_router.get("/api/v1/disk", operation_id="getDisk", summary="The data directory's disk", responses=documented(503))
 async def disk(context: Context) -> Disk:
-    """How much is free, and the warning of a disk that is nearly full."""
+    """Free and total space, and a warning if the disk is nearly full."""
     try:
         found = await context.commands.disk.room()
     except OSError as error:
-        raise StoreUnavailable(f"the disk of {context.data_directory} cannot be asked: {error.strerror}") from error
+        raise StoreUnavailable(
+            f"the disk of {context.data_directory} cannot be read: {error.strerror}; check that it is mounted"
+        ) from error
     return Disk(folder=str(found.folder), free=found.free, total=found.total, least=found.least, warning=found.sentence)
 
 
@@ -64,33 +66,33 @@ _METRICS: dict[int | str, dict[str, Any]] = {
 @root_router.get(
     "/metrics",
     operation_id="getMetrics",
-    summary="Figures for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=PlainTextResponse,
     responses=_METRICS,
 )
 async def metrics(context: Context) -> Response:
-    """Cheap enough to be asked every few seconds. A listener with a token wants it here, too: a scrape sends it
-    as `Authorization: Bearer <token>`."""
+    """Cheap enough for a scrape every few seconds. A listener with a token requires it here, too: configure the scrape
+    to send `Authorization: Bearer <token>`."""
     from nni_manager.api import metrics  # Prometheus' library, imported at the first scrape
 
     text = metrics.text(await metrics.families(context))
     return Response(text, headers={"Content-Type": metrics.CONTENT_TYPE, "Cache-Control": "no-store"})
 
 
-@root_router.get("/healthz", operation_id="getHealth", summary="Is the process alive?")
+@root_router.get("/healthz", operation_id="getHealth", summary="Liveness of the process")
 async def health() -> Health:
-    """Answers as long as the daemon lives, whatever else may be wrong. Asks for no token."""
+    """Answers while the daemon runs. Needs no token."""
     return Health(status="ok")
 
 
 @root_router.get(
     "/readyz",
     operation_id="getReadiness",
-    summary="Can the daemon be used?",
+    summary="Readiness of the daemon",
     response_model=Health,
     responses=documented(503),
 )
 async def ready(context: Context) -> Health:
-    """200 when the list of experiments can be read; no listener is open before they are. Asks for no token."""
+    """200 if the list of experiments is readable. No listener opens before the experiments are open. Needs no token."""
     await context.commands.entries()
     return Health(status="ok")

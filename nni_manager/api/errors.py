@@ -1,4 +1,4 @@
-"""Refusals: JSON answers for domain errors, invalid requests and unexpected exceptions."""
+"""JSON answers for domain errors, invalid requests and unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nni_manager.domain.errors import shortened, status_of
 
 
 class AsciiJson(JSONResponse):
-    """JSON in ASCII, as refusals may repeat text that UTF-8 cannot encode."""
+    """JSON in ASCII, because errors may repeat text that UTF-8 cannot encode."""
 
     def render(self, content: object) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -33,22 +33,24 @@ class AsciiJson(JSONResponse):
 log = logging.getLogger(__name__)
 
 _MEANINGS = {
-    400: "What was sent cannot be used; the sentence names the field.",
-    404: "There is no such experiment, trial or file.",
-    409: "It exists, but its state does not allow this.",
+    400: "The request is invalid; the message names the field.",
+    404: "The experiment, trial or file does not exist.",
+    409: "The state of the object does not allow this.",
     413: "The body is larger than 8 MB.",
-    503: "The store, or the platform, cannot be used at the moment; nothing was changed, try again later.",
+    503: "The store or the platform is unavailable; nothing was changed. Try again later.",
 }
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for the API's description. 401, 403 and 500 are added to every route, and 400 to those
-    that refuse unknown query parameters."""
+    """The errors of a route, for the API's description.
+
+    Every route also gets 401, 403 and 500, and routes that refuse unknown query parameters get 400.
+    """
     return {status: {"model": schema.Error, "description": _MEANINGS[status]} for status in statuses}
 
 
 def install(api: FastAPI) -> None:
-    """Registers handlers that turn every exception of a route into an answer."""
+    """Register handlers that turn every exception of a route into an answer."""
     api.add_exception_handler(errors.NniManagerError, _on_domain_error)
     api.add_exception_handler(RequestValidationError, _on_validation_error)
     api.add_exception_handler(HTTPException, _on_http_error)
@@ -56,18 +58,20 @@ def install(api: FastAPI) -> None:
 
 
 async def refuse_unknown_query(request: Request) -> None:
-    """Refuses unknown query parameters: a misspelled filter must not appear to match everything. Raises InvalidInput.
-    Exceptions: any parameter from Prometheus, and `token` in a browser's address."""
+    """Refuse unknown query parameters, so that a misspelled filter does not appear to match everything.
+
+    Exceptions: any parameter from Prometheus, and `token` in a browser's address. Raises InvalidInput.
+    """
     path = request.scope["path"]
     if path.startswith("/api/v1/"):
         known = _query_names(request.scope["route"].dependant)
         unknown = sorted(set(request.query_params) - known - {"token"})
         if unknown:
-            offered = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}" if known else ""
-            raise errors.InvalidInput(f"{unknown[0]}: {path} has no such query parameter{offered}")
+            offered = f"; use {', '.join(sorted(known))}" if known else ""
+            raise errors.InvalidInput(f"{unknown[0]}: unknown query parameter of {path}{offered}")
 
 
-#: What all routes depend on but those that judge their query themselves.
+#: Dependency of all routes except those that check their query themselves.
 KNOWN_QUERY = (Depends(refuse_unknown_query),)
 
 
@@ -96,11 +100,11 @@ async def _on_http_error(request: Request, error: Exception) -> AsciiJson:
     return AsciiJson({"error": shortened(sentence)}, error.status_code, headers=headers_of(request, error))
 
 
-_ADVICE = {404: "; /api/v1/openapi.json lists what there is", 405: "; /api/v1/openapi.json lists what is"}
+_ADVICE = {404: "; /api/v1/openapi.json lists all paths", 405: "; /api/v1/openapi.json lists the methods"}
 
 
 def sentence_of(request: Request, error: HTTPException) -> str:
-    """The sentence of an error: ours where the framework has its own."""
+    """The message of an error, in place of the framework's."""
     sentences = {
         404: f"there is nothing at {request.url.path}",
         405: f"{request.method} is not possible at {request.url.path}",
@@ -109,7 +113,7 @@ def sentence_of(request: Request, error: HTTPException) -> str:
 
 
 def headers_of(request: Request, error: HTTPException) -> dict[str, str]:
-    """The headers of an error. `Allow` has the methods of all routes of the path; the framework names those of one."""
+    """The headers of an error. `Allow` has the methods of all routes of the path; the framework names only one's."""
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
@@ -119,7 +123,7 @@ def headers_of(request: Request, error: HTTPException) -> dict[str, str]:
 
 
 def _sentence(fault: Mapping[str, Any]) -> str:
-    """The sentence of a validation error, without the value, which may be a secret."""
+    """The message of a validation error, without the value, which may be a secret."""
     if fault["type"] == "json_invalid":
         return f"the body is not JSON: {fault['ctx']['error']} at character {fault['loc'][-1]}"
     if fault["type"] == "missing" and fault["loc"] == ("body",):
@@ -130,18 +134,18 @@ def _sentence(fault: Mapping[str, Any]) -> str:
     return f"{_place(fault['loc'])}: {fault['msg']}"
 
 
-#: Type of a fault → what is wanted.
+#: Type of an error → the required value.
 _KINDS = {"model_attributes_type": "object", "model_type": "object", "dict_type": "object", "list_type": "list"}
 
 
 def _place(steps: Sequence[str | int]) -> str:
-    """A fault's place: ``("query", "limit")`` → ``limit``, ``("body", 0, "parameter")`` → ``body[0].parameter``."""
+    """An error's place: ``("query", "limit")`` → ``limit``, ``("body", 0, "parameter")`` → ``body[0].parameter``."""
     inner = list(steps[1:] if len(steps) > 1 and isinstance(steps[1], str) else steps)
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in inner).removeprefix(".")
 
 
 class Barrier:
-    """Middleware for unexpected exceptions: logged with the traceback, answered with a sentence."""
+    """Middleware for unexpected exceptions: logs the traceback and answers with a message."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -157,7 +161,7 @@ class Barrier:
         try:
             await self._app(scope, receive, watched_send)
         except ClientDisconnect:
-            log.debug("a client went away in the middle of %s %s", scope["method"], scope["path"])
+            log.debug("a client disconnected during %s %s", scope["method"], scope["path"])
         except Exception:
             log.exception("%s %s failed", scope["method"], scope["path"], extra={"action": "barrier"})
             if started:

@@ -26,27 +26,29 @@ router = APIRouter(prefix="/api/v1/experiments", dependencies=KNOWN_QUERY)
 
 #: Results per read.
 _PAGE = 1000
-_RATE = "Server-sent events, at most five times a second; the data of each is JSON on one line. A comment comes every "
-_RATE += "15 seconds of silence."
+_RATE = (
+    "Server-sent events, at most five times a second; the data of each is JSON on one line. A comment is sent after "
+)
+_RATE += "15 seconds without events."
 
 
 def _answers(model: type[Any], events: str, *refusals: int) -> dict[int | str, dict[str, Any]]:
     return {200: {"model": model, "description": f"{_RATE} {events}"}, **documented(*refusals)}
 
 
-_DATA = "JSON on one line."  # of each model of an event below: its lines `event`, `data` and `id`
+_DATA = "JSON on one line."  # each model of an event below describes its lines `event`, `data` and `id`
 
 
 class Removed(Wire):
     """An experiment that was deleted."""
 
-    id: str = Field(description="Id it had.")
+    id: str = Field(description="Its id.")
 
 
 class ListEvent(Wire):
     """An event of the list of experiments."""
 
-    event: Literal["experiment", "removed"] = Field(description="What `data` is.")
+    event: Literal["experiment", "removed"] = Field(description="Kind of `data`.")
     data: ExperimentSummary | Removed = Field(description=_DATA)
 
 
@@ -62,7 +64,9 @@ class TrialEvent(Wire):
 
     event: Literal["trial"] = Field(description="Always `trial`.")
     data: Trial = Field(description=_DATA)
-    id: int = Field(description="How many trials had ended. Shown again as `Last-Event-ID`, the stream goes on there.")
+    id: int = Field(
+        description="Number of trials that had ended. Send it as `Last-Event-ID` to continue the stream from there."
+    )
 
 
 class MetricEvent(Wire):
@@ -70,7 +74,7 @@ class MetricEvent(Wire):
 
     event: Literal["metric"] = Field(description="Always `metric`.")
     data: Metric = Field(description=_DATA)
-    id: int = Field(description="The result's id. Shown again as `Last-Event-ID`, the stream goes on there.")
+    id: int = Field(description="The result's id. Send it as `Last-Event-ID` to continue the stream from there.")
 
 
 @router.get(
@@ -80,10 +84,10 @@ class MetricEvent(Wire):
     tags=["experiments"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(ListEvent, "`experiment`: one that is new or has changed; `removed`: one that is gone."),
+    responses=_answers(ListEvent, "`experiment`: a new or changed one; `removed`: a deleted one."),
 )
 async def follow_all(context: Context) -> EventStream:
-    """First every experiment, then those that change. Ends when the daemon ends."""
+    """Sends every experiment, then each change. Ends with the daemon."""
     return EventStream(_List(context), context.stopping)
 
 
@@ -94,11 +98,11 @@ async def follow_all(context: Context) -> EventStream:
     tags=["experiments"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(StateEvent, "`state`: all but its config.", 404, 503),
+    responses=_answers(StateEvent, "`state`: everything except the config.", 404, 503),
 )
 async def follow(id: ExperimentId, context: Context) -> EventStream:
-    """Ends after the last state when the experiment is closed, and when the daemon ends."""
-    await description.state(context, id)  # refused with an error answer before the stream begins
+    """Ends after the last state of a closed experiment, and with the daemon."""
+    await description.state(context, id)  # raises before the stream begins
     return EventStream(_State(context, id), context.stopping)
 
 
@@ -109,11 +113,11 @@ async def follow(id: ExperimentId, context: Context) -> EventStream:
     tags=["trials"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(TrialEvent, "`trial`: one that is new or has changed.", 404, 503),
+    responses=_answers(TrialEvent, "`trial`: a new or changed one.", 404, 503),
 )
 async def follow_trials(id: ExperimentId, context: Context, request: Request) -> EventStream:
-    """First every trial, then those that change; after `Last-Event-ID`, of those that have ended only the later ones.
-    Ends when the experiment is closed, and when the daemon ends."""
+    """Sends every trial, then each change. With `Last-Event-ID`, trials that had ended before are omitted. Ends when
+    the experiment is closed, and with the daemon."""
     await description.state(context, id)
     begun = await _begun(context, id, request, answers.ended)
     return EventStream(_Trials(context, id, begun or 0), context.stopping)
@@ -126,7 +130,7 @@ async def follow_trials(id: ExperimentId, context: Context, request: Request) ->
     tags=["results"],
     response_class=EventStream,
     status_code=200,
-    responses=_answers(MetricEvent, "`metric`: one result.", 400, 404, 503),
+    responses=_answers(MetricEvent, "`metric`: a result.", 400, 404, 503),
 )
 async def follow_metrics(
     id: ExperimentId,
@@ -136,22 +140,24 @@ async def follow_metrics(
     type: Annotated[MetricType | None, Query(description="Only intermediate (PERIODICAL) or FINAL ones.")] = None,
     after: Annotated[int, Query(ge=0, le=2**53, description="Only those with a greater id.")] = 0,
 ) -> EventStream:
-    """All in the order they were stored, each once; those after `after`, or after `Last-Event-ID`. Ends when the
-    experiment is closed, and when the daemon ends."""
+    """Sends each result once, in the order of storing, from `after` or `Last-Event-ID`. Ends when the experiment is
+    closed, and with the daemon."""
     await description.state(context, id)
     begun = await _begun(context, id, request, answers.last_metric)
     return EventStream(_Metrics(context, id, trial, type, after if begun is None else begun), context.stopping)
 
 
 async def _begun(context: ApiContext, id: str, request: Request, greatest: Callable[[Connection], int]) -> int | None:
-    """The `Last-Event-ID` after which a stream goes on; None: there is none, or it is greater than all that there are,
-    as of an experiment that had the same id before."""
+    """The `Last-Event-ID` from which a stream continues.
+
+    None without one, or if it is too great, as from an earlier experiment with the same id.
+    """
     last = last_event_id(request)
     return None if last is None or last > await context.commands.read(id, greatest) else last
 
 
 class _List:
-    """The list of experiments as a subject; a closed one is read only when its index entry changes."""
+    """The list of experiments as a subject. A closed one is read only if its index entry changes."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
@@ -183,7 +189,7 @@ class _OfExperiment:
 
     @property
     def _is_over(self) -> bool:
-        """Whether the experiment is closed; to be called before its changes are read."""
+        """Whether the experiment is closed. Call this before reading its changes."""
         return self._context.commands.at_work(self._id) is None
 
 

@@ -22,7 +22,7 @@ from nni_manager.store.index.overview import Overview
 
 
 def endpoint_wish(new: schema.NewEndpoint | None) -> EndpointWish | None:
-    """The requested endpoint; None: none. Raises InvalidInput."""
+    """The requested endpoint, or None. Raises InvalidInput."""
     if new is None:
         return None
     return EndpointWish(port=new.port, prefix=parse_prefix(new.url_prefix), first=new.first_port)
@@ -37,14 +37,14 @@ def describe_endpoint(context: ApiContext, endpoint: Endpoint | None) -> schema.
 
 
 def working_directory(text: str | None) -> Path | None:
-    """The working directory of a request; None: not given. Raises InvalidInput for an invalid path."""
+    """The working directory of a request, or None. Raises InvalidInput for an invalid path."""
     if text is not None and "\0" in text:
-        raise InvalidInput("workingDirectory: holds a null byte; name the folder that holds the experiment's folder")
+        raise InvalidInput("workingDirectory: contains a null byte; name the parent of the experiment's folder")
     return Path(text) if text is not None else None
 
 
 async def describe(context: ApiContext, id: str) -> schema.Experiment:
-    """The whole description of an experiment, config included. Raises NotFound or StoreError."""
+    """The whole description of an experiment, including its config. Raises NotFound or StoreError."""
     found = await _read(context, id)
     experiment = context.commands.at_work(id)
     return schema.Experiment(
@@ -56,7 +56,7 @@ async def describe(context: ApiContext, id: str) -> schema.Experiment:
 
 
 def _references(config: Mapping[str, Any]) -> list[str]:
-    """The references to secrets in a config; empty for a config of NNI, as its secret fields are unknown."""
+    """The references to secrets in a config; empty for NNI's configs, whose secret fields are unknown."""
     try:
         return list(credentials.outside(experiment_file.from_canonical(config)))
     except InvalidInput:
@@ -64,13 +64,15 @@ def _references(config: Mapping[str, Any]) -> list[str]:
 
 
 async def state(context: ApiContext, id: str) -> schema.ExperimentState:
-    """Everything but the config."""
+    """Everything except the config."""
     return schema.ExperimentState(**_state(await _read(context, id), await _place(context, id)))
 
 
 async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSummary:
-    """The summary of an experiment, from the index or, if open, from its database. Never raises, so that lists always
-    work."""
+    """The summary of an experiment, from the index or, if open, from its database.
+
+    Never raises, so that lists always work.
+    """
     live = context.commands.live(entry.id)
     sentences = (live.derived_hold.sentence if live.derived_hold else "", live.problem)
     errors = [sentence for sentence in sentences if sentence] or list(_missing(context, entry))
@@ -98,8 +100,10 @@ async def summarize(context: ApiContext, entry: Entry) -> schema.ExperimentSumma
 
 
 def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
-    """Why it is listed although it cannot be read, or was not known; that its folder or database is gone, perhaps
-    removed by NNI's `nnictl`. Checked only on the index's own disk: others may be unmounted or slow."""
+    """Why a listed experiment is unreadable or was unknown, or that its folder or database is gone.
+
+    NNI's `nnictl` may have removed it. Checked only on the index's own disk: others may be unmounted or slow.
+    """
     path = entry.folder.path
     if entry.trouble:
         yield entry.trouble
@@ -107,13 +111,13 @@ def _missing(context: ApiContext, entry: Entry) -> Iterator[str]:
         try:
             entry.folder.require_database()
         except NotFound as error:
-            yield f"{error}; `nnictl experiment delete {entry.id}` takes it off the list"
+            yield f"{error}; `nnictl experiment delete {entry.id}` removes it from the list"
         except StoreError as error:
             yield str(error)
 
 
 def _has_content(database: Path) -> bool:
-    """One call of the system, as a list asks for each closed experiment."""
+    """Whether the file is not empty, with a single system call, because lists ask for each closed experiment."""
     try:
         return database.stat().st_size > 0
     except OSError:
@@ -126,14 +130,15 @@ async def _read(context: ApiContext, id: str) -> Overview:
 
 
 async def _place(context: ApiContext, id: str) -> dict[str, Any]:
-    """Fields taken from the index rather than the database: the folder's place after a move, the endpoint, the
-    labels, and the status VIEWED."""
+    """Fields from the index instead of the database: folder, endpoint, labels, and the status VIEWED."""
     entry = await context.commands.entry(id)
     own = {"endpoint": describe_endpoint(context, entry.endpoint), **entry.labels.as_json()}
     experiment = context.commands.at_work(id)
     if experiment is not None:
         return {"logPath": str(experiment.folder.path), **own}
-    closed = {"status": entry.status} if entry.status.is_closed else {}  # the experiment's database may not have it yet
+    closed = (
+        {"status": entry.status} if entry.status.is_closed else {}
+    )  # the experiment's database may not have the status yet
     ended = {"endedMs": entry.ended_ms} if entry.status is ExperimentStatus.STOPPED and entry.is_open else {}
     return {"logPath": str(entry.folder.path), **own, **closed, **ended}
 

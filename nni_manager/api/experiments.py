@@ -1,4 +1,4 @@
-"""Experiments: make, list, describe, change, stop, resume, delete; disk, provenance and report of one."""
+"""Experiments: create, list, describe, change, stop, resume, delete; disk use, provenance and report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from nni_manager.store.index.labels import Labels
 
 router = APIRouter(prefix="/api/v1/experiments", tags=["experiments"], dependencies=KNOWN_QUERY)
 
-#: Fields that an experiment has beside its config.
+#: Fields of an experiment in addition to its config.
 _OF_LABELS: tuple[str, ...] = ("notes", "tags", "archived")
 #: Fields of a request that are valid only together with trainingService.
 _OF_SERVICES = frozenset({"secrets", "directory", "now"})
@@ -50,13 +50,13 @@ _OF_SERVICES = frozenset({"secrets", "directory", "now"})
 @router.post(
     "",
     operation_id="createExperiment",
-    summary="Make an experiment and start it",
+    summary="Create and start an experiment",
     status_code=201,
     responses=documented(400, 409, 413, 503),
     openapi_extra={"requestBody": submission.REQUEST_BODY},
 )
 async def create(request: Request, response: Response, context: Context) -> Created:
-    """Answers when it is stored and at work; `Location` names it. Nothing is left behind when it is refused."""
+    """Answers when the experiment is stored and active; `Location` names it. A refused request leaves no trace."""
     new = await submission.read(request, context)
     id_ = await context.commands.create(new)
     response.headers["Location"] = f"/api/v1/experiments/{id_}"
@@ -73,25 +73,29 @@ class ExperimentOrder(StrEnum):
 @router.get(
     "",
     operation_id="listExperiments",
-    summary="All experiments",
+    summary="List experiments",
     response_model=ExperimentList,
     responses=documented(400, 503),
 )
 async def list_all(
     context: Context,
-    status: Annotated[list[ExperimentStatus] | None, Query(description="Only those with one of these.")] = None,
+    status: Annotated[
+        list[ExperimentStatus] | None, Query(description="Only those with one of these statuses.")
+    ] = None,
     hold: Annotated[bool | None, Query(description="Only those on hold, or only others.")] = None,
-    name: Annotated[str | None, Query(description="Only those whose name or id has this in it, in any case.")] = None,
+    name: Annotated[
+        str | None, Query(description="Only those whose name or id contains this text, ignoring case.")
+    ] = None,
     platform: Annotated[str | None, Query(description="Only those with trials there.", examples=["local"])] = None,
     tag: Annotated[str | None, Query(description="Only those with this tag.", examples=["paper"])] = None,
     archived: Annotated[bool | None, Query(description="Only archived ones, or only others.")] = None,
     order: Annotated[
-        ExperimentOrder, Query(description="By age; a minus: newest first.")
+        ExperimentOrder, Query(description="Order by age; a minus: newest first.")
     ] = ExperimentOrder.OLDEST_FIRST,
-    limit: Annotated[int | None, Query(ge=1, le=10_000, description="How many at most; not given: all.")] = None,
-    offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
+    limit: Annotated[int | None, Query(ge=1, le=10_000, description="Maximum number; default: all.")] = None,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Number to skip at the beginning.")] = 0,
 ) -> Response:
-    """The experiments of this daemon, stopped ones included."""
+    """The experiments of this daemon, including stopped ones."""
     entries = [entry for entry in await context.commands.entries() if _is_called(entry, name, platform)]
     entries = [one for one in entries if tag in (None, *one.labels.tags) and archived in (None, one.labels.is_archived)]
     found = await asyncio.gather(*(description.summarize(context, entry) for entry in entries))
@@ -110,14 +114,14 @@ def _is_called(entry: Entry, name: str | None, platform: str | None) -> bool:
 
 @router.post("/stop", operation_id="stopAllExperiments", summary="Stop all experiments", responses=documented(503))
 async def stop_all(context: Context) -> StoppedExperiments:
-    """Ends their trials; answers when all are closed."""
+    """Stops their trials; answers when all are closed."""
     return StoppedExperiments(stopped=list(await context.commands.stop_all()))
 
 
 @router.get(
     "/{id}",
     operation_id="getExperiment",
-    summary="One experiment",
+    summary="Get an experiment",
     response_model=Experiment,
     responses=documented(404, 503),
 )
@@ -134,12 +138,12 @@ async def show(id: ExperimentId, context: Context) -> Response:
     responses=documented(400, 404, 409, 413, 503),
 )
 async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], context: Context) -> Response:
-    """Changes an experiment that is not stopped; notes, tags, whether it is archived, and a name alone, of any. Raising
-    a limit wakes one that is DONE."""
+    """Changes an open experiment. A request with only notes, tags, `archived` or name also changes a stopped one. A
+    higher limit continues an experiment that is DONE."""
     fields = body.model_dump(by_alias=True, exclude_unset=True, exclude={"training_service", *_OF_SERVICES})
     labels = {name: fields.pop(name) for name in _OF_LABELS if name in fields}
     services = _services(body)
-    Labels().changed(labels)  # refused before anything is changed
+    Labels().changed(labels)  # raises before anything is changed
     if fields or services is not None or not labels:
         await context.commands.change(id, fields, services)
     if labels:
@@ -155,7 +159,7 @@ async def change(id: ExperimentId, body: Annotated[ExperimentChange, Body()], co
     responses=documented(404, 503),
 )
 async def stop(id: ExperimentId, context: Context) -> Response:
-    """Ends its trials; answers when it is closed. Quiet for a stopped one."""
+    """Stops its trials; answers when it is closed. No effect on a stopped one."""
     await context.commands.stop(id)
     return await _summarized(id, context)
 
@@ -163,12 +167,12 @@ async def stop(id: ExperimentId, context: Context) -> Response:
 @router.post(
     "/{id}/resume",
     operation_id="resumeExperiment",
-    summary="Go on with an experiment",
+    summary="Continue an experiment",
     response_model=ExperimentSummary,
     responses=documented(400, 404, 409, 413, 503),
 )
 async def resume(id: ExperimentId, context: Context, body: Annotated[Resume | None, Body()] = None) -> Response:
-    """Opens a stopped one; clears the hold or the error of one at work. Unfinished trials run again."""
+    """Opens a stopped experiment, or clears the hold or error of an open one. Unfinished trials run again."""
     await context.commands.resume(id, _reopening(body or Resume()))
     return await _summarized(id, context)
 
@@ -176,14 +180,15 @@ async def resume(id: ExperimentId, context: Context, body: Annotated[Resume | No
 @router.put(
     "/{id}/credentials",
     operation_id="renewCredentials",
-    summary="Give secrets anew",
+    summary="Replace secrets",
     status_code=204,
     responses=documented(400, 404, 409, 413, 503),
 )
 async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()], context: Context) -> None:
-    """Used from the platform's next call on; a hold for refused credentials is cleared. Also of a stopped one.
+    """Effective from the next call of the platform. Clears a hold for refused credentials. Works on stopped
+    experiments, too.
 
-    Where the private file of its folder is missing, it is written anew, with `environment`."""
+    If the private file in its folder is missing, it is written again, with `environment`."""
     environment = context.environment if body.environment is None else submission.checked_environment(body.environment)
     await context.commands.renew_secrets(id, body.secrets, environment)
 
@@ -196,7 +201,7 @@ async def renew_credentials(id: ExperimentId, body: Annotated[NewSecrets, Body()
     responses=documented(400, 404, 409, 503),
 )
 async def view(body: Annotated[View, Body()], context: Context) -> Response:
-    """Opens an experiment for reading, also one whose folder was copied here, until `stop` or `resume`."""
+    """Opens an experiment for reading until `stop` or `resume`. Its folder may have been copied here."""
     await context.commands.view(body.id, _reopening(body))
     return await _summarized(body.id, context)
 
@@ -209,35 +214,35 @@ async def view(body: Annotated[View, Body()], context: Context) -> Response:
     responses=documented(404, 409, 503),
 )
 async def delete(id: ExperimentId, context: Context) -> None:
-    """Removes its folder: database, logs, what its trials wrote."""
+    """Removes its folder: database, logs, files of its trials."""
     await context.commands.delete(id, also=partial(code.sweep, context.data_directory))
 
 
 @router.post(
     "/{id}/import",
     operation_id="importResults",
-    summary="Tell the tuner results from elsewhere",
+    summary="Import results for the tuner",
     status_code=204,
     responses=documented(400, 404, 409, 413, 503),
 )
 async def import_results(id: ExperimentId, body: Annotated[list[ImportedResult], Body()], context: Context) -> None:
-    """Tells the tuner results that are known from elsewhere; no trials are made of them."""
+    """Passes results of other experiments to the tuner, without creating trials."""
     await context.commands.import_data(id, [entry.model_dump(by_alias=True) for entry in body])
 
 
 @router.get(
     "/{id}/export",
     operation_id="exportResults",
-    summary="Parameters and results of all trials that succeeded",
+    summary="Export parameters and results of all successful trials",
     response_model=list[ExportedResult],
     responses=documented(400, 404, 503),
 )
 async def export_results(
     id: ExperimentId,
     context: Context,
-    intermediate: Annotated[bool, Query(description="Intermediate results, too.")] = False,
+    intermediate: Annotated[bool, Query(description="Include intermediate results.")] = False,
 ) -> Response:
-    """Parameters with final results, by the trials' numbers, as `import` of another experiment takes them."""
+    """Parameters with final results, ordered by trial number, in the format of `import`."""
     text = await context.commands.read(
         id, lambda c: answers.exported(c, with_intermediates=intermediate, pareto_set=best_results.pareto_members(c))
     )
@@ -247,11 +252,11 @@ async def export_results(
 @router.get(
     "/{id}/disk",
     operation_id="getDiskUse",
-    summary="What it takes on disk",
+    summary="Disk use of an experiment",
     responses=documented(404, 503),
 )
 async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
-    """Bytes by part: database, trials, checkpoints, code. Counted when asked for, and up to a minute old."""
+    """Bytes by part: database, trials, checkpoints, code. Counted on request; may be up to a minute old."""
     entry = await context.commands.entry(id)
     return DiskUse.model_validate(await context.commands.disk.use_of(entry.folder))
 
@@ -259,20 +264,20 @@ async def show_disk_use(id: ExperimentId, context: Context) -> DiskUse:
 @router.get(
     "/{id}/provenance",
     operation_id="getProvenance",
-    summary="What is needed to repeat it: code, packages, machine",
+    summary="Provenance of an experiment: code, packages, machine",
     responses=documented(404, 503),
 )
 async def show_provenance(id: ExperimentId, context: Context) -> Provenance:
-    """Commit and uncommitted changes of the code directory, the caller's Python with its packages, seed and machine. Of
-    a new experiment: answers once it is recorded. 404 also where nothing was recorded, as of what NNI made."""
+    """Commit and uncommitted changes of the code directory, the caller's Python with its packages, seed and machine.
+    For a new experiment, waits until the record is complete. 404 if nothing was recorded, as for NNI's experiments."""
     await context.commands.provenance.settled(id)
     record = await context.commands.read(id, experiments.provenance)
     if record is None:
-        raise NotFound(f"nothing was recorded of the code and the machine of experiment {id}")
+        raise NotFound(f"experiment {id} has no record of its code and machine")
     return Provenance.model_validate(record)
 
 
-#: Kept as a file: opened as a page of this manager it would run in its name, so that even then nothing of it runs.
+#: The report is a download. If a browser opens it at this address, the policy prevents its scripts from running.
 _REPORT_HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'",
     "Cache-Control": "no-store",
@@ -282,19 +287,19 @@ _REPORT_HEADERS = {
 @router.get(
     "/{id}/report",
     operation_id="getReport",
-    summary="A report: one HTML file that opens without a network",
+    summary="Report of an experiment: one HTML file that opens without a network",
     response_class=Response,
     responses=documented(404, 503) | {200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
 )
 async def report(id: ExperimentId, context: Context) -> Response:
-    """Charts, config (secrets masked), best trials, failures, and what is needed to repeat it. About 2.3 MB; of many
-    trials charts draw a sample."""
+    """Charts, config (secrets masked), best trials, failures and provenance. About 2.3 MB; with many trials, charts
+    draw a sample."""
     disposition = {"Content-Disposition": f'attachment; filename="{id}-report.html"'}
     return Response(await context.report(id), media_type="text/html", headers={**_REPORT_HEADERS, **disposition})
 
 
 def _services(body: ExperimentChange) -> ServiceChange | None:
-    """The change of training services; None: none. Raises InvalidInput for fields that are valid only with it."""
+    """The change of training services, or None. Raises InvalidInput for fields that require it."""
     if "training_service" in body.model_fields_set:
         directory = {"directory": body.directory} if body.directory else {}
         return ServiceChange(sections=body.training_service, secrets=body.secrets, now=body.now, **directory)
@@ -302,7 +307,7 @@ def _services(body: ExperimentChange) -> ServiceChange | None:
         name for name in sorted(_OF_SERVICES) if getattr(body, name)
     ]  # truthy ones only: generated clients send defaults
     if given:
-        raise InvalidInput(f"{given[0]}: belongs to trainingService, which is not given")
+        raise InvalidInput(f"{given[0]}: requires trainingService, which is missing; add it")
     return None
 
 
@@ -320,5 +325,5 @@ async def _summarized(id_: str, context: ApiContext) -> Response:
 
 
 def _described(answer: Wire) -> Response:
-    """The answer, serialised here only, not again by FastAPI, which fails at halves of characters."""
+    """The answer, serialised here because FastAPI fails at lone surrogates."""
     return Response(answer.json_text(), media_type="application/json")

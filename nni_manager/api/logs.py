@@ -23,7 +23,7 @@ from trial_runner.protocol import LOG_FILES
 
 
 async def file_response(folder: Path, name: str, offset: int, limit: int | None) -> StreamingResponse:
-    """A range of a file on this machine, as `range_response`. `name`: relative path; links are not followed."""
+    """A range of a file on this machine, like `range_response`. `name`: relative path; links are not followed."""
     return await range_response(file_here(folder, name), offset, limit)
 
 
@@ -43,17 +43,15 @@ router = APIRouter(prefix="/api/v1/experiments/{id}", tags=["logs"], dependencie
 
 EXPERIMENT_FILES = ("nnimanager.log", "dispatcher.log")
 
-_Offset = Annotated[
-    int, Query(ge=-(2**53), le=2**53, description="First byte; negative: that many bytes before the end.")
-]
-_Limit = Annotated[int | None, Query(ge=0, le=2**53, description="Bytes at most; not given: up to the end.")]
+_Offset = Annotated[int, Query(ge=-(2**53), le=2**53, description="First byte; negative: counted from the end.")]
+_Limit = Annotated[int | None, Query(ge=0, le=2**53, description="Maximum number of bytes; default: up to the end.")]
 _ANSWER = {
     200: {
-        "description": "The stretch, as it stands in the file.",
+        "description": "The bytes of the file.",
         "content": {"text/plain": {"schema": {"type": "string", "description": "Bytes of the file."}}},
         "headers": {
-            "X-Offset": {"description": "First byte of the stretch.", "schema": {"type": "integer"}},
-            "X-Size": {"description": "Bytes the file holds now.", "schema": {"type": "integer"}},
+            "X-Offset": {"description": "Offset of the first byte.", "schema": {"type": "integer"}},
+            "X-Size": {"description": "Current size of the file in bytes.", "schema": {"type": "integer"}},
         },
     },
     **documented(400, 404, 503),
@@ -63,7 +61,7 @@ _ANSWER = {
 @router.get(
     "/trials/{trialId}/logs/{name}",
     operation_id="readTrialLog",
-    summary="A file a trial wrote",
+    summary="Read a log of a trial",
     response_class=StreamingResponse,
     responses=_ANSWER,
 )
@@ -76,7 +74,7 @@ async def read_trial(
     limit: _Limit = None,
     attempt: Annotated[int | None, Query(ge=1, le=2**31, description="Which attempt; not given: the latest.")] = None,
 ) -> StreamingResponse:
-    """A log of a trial, from its folder on this machine; where it is not there, the training service is asked."""
+    """A log of a trial, from its folder on this machine or else from the training service."""
     _require(name, LOG_FILES)
     number = await _number(context, id, trial_id, attempt)
     return await attempt_file(context, id, trial_id, number, name, offset, limit)
@@ -85,7 +83,7 @@ async def read_trial(
 @router.get(
     "/logs/{name}",
     operation_id="readExperimentLog",
-    summary="A log of the manager",
+    summary="Read a log of an experiment",
     response_class=StreamingResponse,
     responses=_ANSWER,
 )
@@ -93,7 +91,9 @@ async def read_experiment(
     id: ExperimentId,
     name: Annotated[
         str,
-        PathParameter(description="`nnimanager.log`: what happened; `dispatcher.log`: what tuner and assessor wrote."),
+        PathParameter(
+            description="`nnimanager.log`: log of the experiment; `dispatcher.log`: output of tuner and assessor."
+        ),
     ],
     context: Context,
     offset: _Offset = 0,
@@ -105,9 +105,9 @@ async def read_experiment(
 
 
 def _require(name: str, names: tuple[str, ...]) -> None:
-    """Requires one of `names`, so that no other path can be read. Raises NotFound."""
+    """Raise NotFound for other names than `names`, so that no other path can be read."""
     if name not in names:
-        raise NotFound(f"there is no log {name!r}; there are {', '.join(names)}")
+        raise NotFound(f"there is no log {name!r}; use {', '.join(names)}")
 
 
 async def attempt_file(
@@ -117,7 +117,7 @@ async def attempt_file(
     return await range_response(await attempt_logs.find(context.commands, id, trial_id, attempt, name), offset, limit)
 
 
-#: Bytes of one answer at most.
+#: Maximum size of an answer, in bytes.
 _MOST = 4 * 1024 * 1024
 
 files_router = APIRouter(
@@ -128,10 +128,10 @@ _Attempt = Annotated[int | None, Query(ge=1, le=2**31, description="Which attemp
 
 
 @files_router.get(
-    "", operation_id="listTrialFiles", summary="The files of a trial", responses=documented(400, 404, 503)
+    "", operation_id="listTrialFiles", summary="List the files of a trial", responses=documented(400, 404, 503)
 )
 async def list_files(id: ExperimentId, trial_id: TrialId, context: Context, attempt: _Attempt = None) -> TrialFileList:
-    """The files in the attempt's folder, wherever it is, and those in the trial's checkpoint folder on this machine."""
+    """The files in the attempt's folder, here or elsewhere, and in the trial's checkpoint folder on this machine."""
     number = await _number(context, id, trial_id, attempt)
     found = await attempt_logs.files(context.commands, id, trial_id, number)
     here = [TrialFile(name=name, place="here") for name in found.here]
@@ -142,15 +142,15 @@ async def list_files(id: ExperimentId, trial_id: TrialId, context: Context, atte
 @files_router.get(
     "/{name:path}",
     operation_id="readTrialFile",
-    summary="A stretch of a file of a trial",
+    summary="Read a range of a file of a trial",
     response_class=Response,
     responses={
         200: {
-            "description": "The stretch, as it stands in the file; none at its end.",
+            "description": "The bytes of the file; empty at its end.",
             "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
             "headers": {
-                "X-Offset": {"description": "First byte of the stretch.", "schema": {"type": "integer"}},
-                "X-Size": {"description": "Bytes up to the end of the stretch.", "schema": {"type": "integer"}},
+                "X-Offset": {"description": "Offset of the first byte.", "schema": {"type": "integer"}},
+                "X-Size": {"description": "Bytes up to the end of the range.", "schema": {"type": "integer"}},
             },
         },
         **documented(400, 404, 503),
@@ -159,13 +159,13 @@ async def list_files(id: ExperimentId, trial_id: TrialId, context: Context, atte
 async def read_file(
     id: ExperimentId,
     trial_id: TrialId,
-    name: Annotated[str, PathParameter(description="As the list names it.")],
+    name: Annotated[str, PathParameter(description="Name from the list of files.")],
     context: Context,
     offset: Annotated[int, Query(ge=0, le=2**53, description="First byte.")] = 0,
-    limit: Annotated[int, Query(ge=0, le=_MOST, description="Bytes at most.")] = _MOST,
+    limit: Annotated[int, Query(ge=0, le=_MOST, description="Maximum number of bytes.")] = _MOST,
     attempt: _Attempt = None,
 ) -> Response:
-    """A file below the attempt's folder; no link is followed."""
+    """A file below the attempt's folder; links are not followed."""
     number = await _number(context, id, trial_id, attempt)
     file = await attempt_logs.find(context.commands, id, trial_id, number, name, forgotten=True)
     data = await file.read(offset, limit)
@@ -180,7 +180,7 @@ async def read_file(
 
 
 async def _number(context: ApiContext, id: str, trial_id: str, attempt: int | None) -> int:
-    """The attempt that is asked about. Raises NotFound."""
+    """The number of the requested attempt. Raises NotFound."""
     latest = await context.commands.read(id, lambda c: answers.attempt_number(c, trial_id))
     if attempt is not None and attempt > latest:
         raise NotFound(f"trial {trial_id} has no attempt {attempt}; its latest is {latest}")

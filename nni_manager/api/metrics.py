@@ -1,7 +1,7 @@
-"""The metrics of `/metrics`, in Prometheus' exposition format 0.0.4, by Prometheus' library.
+"""The metrics of `/metrics`, in Prometheus' exposition format 0.0.4.
 
-They are read on request, from memory and by indexed counts: a few milliseconds for any number of trials. Metrics that
-cannot be read are left out, so that a daemon in trouble can still be monitored.
+They are read on request, from memory and indexed counts, in a few milliseconds for any number of trials. Unreadable
+metrics are omitted, so that a daemon with problems can still be monitored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nni_manager.store import database
 from nni_manager.store.experiment import trial_reads
 from nni_manager.store.experiment.trial_reads import TrialTally
 
-#: The newest experiments with metrics of their own; monitors keep every label for ever.
+#: Number of newest experiments with their own metrics; monitors keep every label forever.
 MOST_EXPERIMENTS = 100
 
 _before: WeakKeyDictionary[OpenExperiment, TrialTally] = WeakKeyDictionary()
@@ -38,7 +38,7 @@ async def families(context: ApiContext) -> list[Metric]:
     experiments = context.commands.open_experiments
     newest = experiments[-MOST_EXPERIMENTS:]
     counted = zip(newest, await asyncio.gather(*map(_tally, newest)), strict=True)
-    tallied = {one.id: trials for one, trials in counted if trials is not None}  # without what cannot be read
+    tallied = {one.id: trials for one, trials in counted if trials is not None}  # without unreadable ones
     return [
         *_build(context),
         *await _experiments(context),
@@ -52,9 +52,9 @@ async def families(context: ApiContext) -> list[Metric]:
 
 def _build(context: ApiContext) -> Iterable[Metric]:
     version = {"version": context.version, "python": platform.python_version()}
-    yield gauge("nni_manager_build_info", "Always 1; the labels say what runs.", 1, **version)
+    yield gauge("nni_manager_build_info", "Always 1; the labels state the version.", 1, **version)
     up_s = (context.clock() - context.started_ms) / 1000
-    yield gauge("nni_manager_uptime_seconds", "Since the daemon was started.", up_s)
+    yield gauge("nni_manager_uptime_seconds", "Seconds since the start of the daemon.", up_s)
 
 
 async def _experiments(context: ApiContext) -> Sequence[Metric]:
@@ -63,7 +63,7 @@ async def _experiments(context: ApiContext) -> Sequence[Metric]:
     except StoreError:
         return ()
     counts = {status.value: known.get(status, 0) for status in ExperimentStatus}
-    text = "Experiments the daemon knows, by status."
+    text = "Experiments of the daemon, by status."
     return (by_label("nni_manager_experiments", text, "status", counts),)
 
 
@@ -89,7 +89,7 @@ def _holds(experiments: Sequence[OpenExperiment], tallied: Mapping[str, TrialTal
         recorded, derived = tallied.get(experiment.id), experiment.loop.derived_hold
         code = (recorded.hold if recorded else "") or (derived.code if derived else "")
         found[code] += 1
-    text = "Open experiments that start no new trial, by the reason."
+    text = "Open experiments that start no new trials, by reason."
     return by_label("nni_manager_experiments_on_hold", text, "code", {code.value: found[code] for code in HoldCode})
 
 
@@ -100,23 +100,23 @@ def _work(experiments: Sequence[OpenExperiment]) -> Iterable[Metric]:
     yield summary("nni_manager_loop_turn_seconds", "Turns of all experiments: snapshot to commit.", tally.turns)
     yield summary("nni_manager_store_commit_seconds", "Commits to all databases.", database.commits)
     queued = sum(each.queued for each in databases)
-    yield gauge("nni_manager_store_queue_depth", "Writes that wait, of all open experiments.", queued)
+    yield gauge("nni_manager_store_queue_depth", "Waiting writes of all open experiments.", queued)
     in_trouble = sum(bool(each.trouble) for each in databases)
-    yield gauge("nni_manager_stores_in_trouble", "Databases that cannot be written now.", in_trouble)
+    yield gauge("nni_manager_stores_in_trouble", "Databases that cannot be written at the moment.", in_trouble)
 
 
 def _listeners(context: ApiContext) -> Iterable[Metric]:
     kinds = Counter(str(listener["kind"]) for listener in context.listeners())
-    yield by_label("nni_manager_open_listeners", "Sockets and ports that are open.", "kind", kinds)
+    yield by_label("nni_manager_open_listeners", "Open sockets and ports.", "kind", kinds)
     posts = {outcome: trial_listener.answered[outcome] for outcome in trial_listener.OUTCOMES}
-    text = "Requests of trial runners, by what became of them."
+    text = "Requests of trial runners, by outcome."
     yield counters("nni_manager_trial_posts_total", text, "outcome", posts)
     keeper = context.commands.keeper
     yield gauge("nni_manager_keeper_needed", "1 while an experiment has jobs on this machine.", keeper.is_needed)
     yield gauge("nni_manager_keeper_up", "1 while the keeper of this machine is connected.", keeper.is_connected)
     lag = context.loop_lag
-    yield summary("nni_manager_event_loop_lag_seconds", "How late each second's tick came.", lag.all)
-    yield gauge("nni_manager_event_loop_lag_worst_seconds", "The latest tick of the last minute.", lag.worst_s)
+    yield summary("nni_manager_event_loop_lag_seconds", "Delay of a tick that is due every second.", lag.all)
+    yield gauge("nni_manager_event_loop_lag_worst_seconds", "Greatest delay of a tick in the last minute.", lag.worst_s)
 
 
 def _process() -> Iterable[Metric]:
@@ -130,8 +130,8 @@ def _process() -> Iterable[Metric]:
     yield counter("process_cpu_seconds_total", "Processor time of the daemon, in seconds.", times.user + times.system)
     yield gauge("process_resident_memory_bytes", "Resident memory of the daemon.", memory.rss)
     yield gauge("process_virtual_memory_bytes", "Virtual memory of the daemon.", memory.vms)
-    yield gauge("process_start_time_seconds", "When it was started, in seconds since the epoch.", started_s)
-    yield gauge("process_open_fds", "Files, sockets and pipes that it has open.", files)
+    yield gauge("process_start_time_seconds", "Start time, in seconds since the epoch.", started_s)
+    yield gauge("process_open_fds", "Open files, sockets and pipes.", files)
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -175,7 +175,7 @@ def summary(name: str, help: str, durations: Durations) -> Metric:
 
 
 def text(families: Iterable[Metric]) -> bytes:
-    """All families, in the order given; one without samples is left out."""
+    """All families, in the given order, without those that have no samples."""
     return generate_latest(_Given([family for family in families if family.samples]))
 
 

@@ -38,23 +38,23 @@ router = APIRouter(prefix="/api/v1/platforms", tags=["platforms"], dependencies=
 @router.get(
     "",
     operation_id="showPlatforms",
-    summary="Training services of open experiments, their machines and GPUs",
+    summary="List training services of open experiments, with machines and GPUs",
     responses=documented(503),
 )
 async def show(context: Context) -> Platforms:
-    """Which services are up, what each GPU is doing, and what waits for GPUs. From memory: nothing is asked."""
+    """State of services, use of GPUs, and experiments that wait for GPUs. From memory, without calls to services."""
     return await describe(context)
 
 
 @router.post(
     "/plan",
     operation_id="planExperiment",
-    summary="Where an experiment's first trials would go",
+    summary="Plan where an experiment's first trials would run",
     responses=documented(400, 409, 413, 503),
     openapi_extra={"requestBody": submission.REQUEST_BODY},
 )
 async def plan(request: Request, context: Context) -> ServicePlanList:
-    """The body is that of a new experiment, which is not made: nothing is started or reserved."""
+    """The body is that of a new experiment. Nothing is created, started or reserved."""
     plans = await context.commands.plan(await submission.read(request, context))
     return ServicePlanList(
         services=[
@@ -74,11 +74,11 @@ async def plan(request: Request, context: Context) -> ServicePlanList:
 @router.post(
     "/clean",
     operation_id="cleanPlatforms",
-    summary="End what closed experiments left",
+    summary="End leftover jobs of closed experiments",
     responses=documented(400, 413, 503),
 )
 async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) -> CleanedList:
-    """Jobs that could not be ended with their experiment. What cannot be ended now stays noted."""
+    """Ends jobs that could not be ended with their experiment. Jobs that cannot be ended now stay recorded."""
     ended = await context.commands.clean(frozenset(body.platforms if body is not None else ()))
     return CleanedList(
         cleaned=[
@@ -97,7 +97,7 @@ async def clean(context: Context, body: Annotated[Clean | None, Body()] = None) 
 @router.post(
     "/left",
     operation_id="findLeft",
-    summary="What experiments left on a config's services, those of other daemons included",
+    summary="List or remove leftover objects on a config's services, including those of other daemons",
     responses=documented(400, 409, 413, 503),
     openapi_extra={"requestBody": submission.REQUEST_BODY},
 )
@@ -105,11 +105,11 @@ async def left(
     request: Request,
     context: Context,
     remove: Annotated[
-        list[str] | None, Query(description="Ids of experiments: what they left is removed, and answered.")
+        list[str] | None, Query(description="Ids of experiments: removes and returns their leftover objects.")
     ] = None,
 ) -> LeftOnServices:
-    """The body is that of a new experiment, which is not made. Of experiments that are at work here nothing is found.
-    What another manager made may be at work there: a person must have said which experiments to remove."""
+    """The body is that of a new experiment, which is not created. Objects of open experiments of this daemon are
+    omitted. Another manager may still use its objects: let a user choose the experiments to remove."""
     found = await context.commands.find_left(await submission.read(request, context), remove)
     return LeftOnServices(
         services=[
@@ -134,7 +134,7 @@ def _left_object(found: contract.LeftObject, own: str) -> LeftObject:
 
 
 async def describe(context: ApiContext) -> Platforms:
-    """Raises StoreError."""
+    """The training services, machines and GPUs. Raises StoreError."""
     service = context.commands
     found = await service_map.read(service.open_experiments, service.connections)
     return Platforms(

@@ -1,5 +1,4 @@
-"""The body of `POST /experiments` → `Submission`: an experiment file, or JSON with the file and its caller's
-context."""
+"""Reads the body of `POST /experiments`: an experiment file, or JSON with the file and its caller's context."""
 
 from __future__ import annotations
 
@@ -48,17 +47,17 @@ SCHEMAS: dict[str, Any] = {
     "NewExperiment": _new_experiment_schema(),
     "ExperimentFile": {
         "type": "object",
-        "description": "The experiment file itself, as a file of NNI's config format.",
+        "description": "The experiment file, in NNI's config format.",
     },
 }
-#: For the API's description: FastAPI does not read the body, as it may be YAML.
+#: For the API's description: FastAPI does not read the body, because it may be YAML.
 REQUEST_BODY: dict[str, Any] = {
     "required": True,
-    "description": "The experiment file itself; relative paths in it start at the data directory. Or, as JSON, the"
-    " text of one in `config` with what a command line knows about its caller.",
+    "description": "The experiment file; its relative paths start at the data directory. Or JSON with the file's text"
+    " in `config` and the context of the caller.",
     "content": {
         JSON_TYPE: {"schema": {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in SCHEMAS]}},
-        **{kind: {"schema": {"type": "string", "description": "The experiment file itself."}} for kind in YAML_TYPES},
+        **{kind: {"schema": {"type": "string", "description": "The experiment file."}} for kind in YAML_TYPES},
     },
 }
 
@@ -70,8 +69,10 @@ async def read(request: Request, context: ApiContext) -> Submission:
 
 
 async def of_pasted(text: str, context: ApiContext) -> Submission:
-    """The submission of an experiment file that was pasted into a page, so that no folder is known where its relative
-    paths would start: they are refused. Raises InvalidInput, ConfigInvalid with all problems."""
+    """The submission of an experiment file that was pasted into a page.
+
+    Relative paths are refused, because their folder is unknown. Raises InvalidInput, ConfigInvalid with all problems.
+    """
     return await _submission(NewExperiment(config=text), context, absolute_paths=True)
 
 
@@ -108,10 +109,9 @@ async def _load(
     *,
     absolute_paths: bool,
 ) -> ParsedConfig:
-    """Parses the config in a thread, as a large file takes long and names other files; a cancelled call ends the
-    thread.
+    """Parse the config in a thread, because large files and files that they name take long.
 
-    Raises ConfigInvalid with all problems.
+    A cancelled call ends the thread. Raises ConfigInvalid with all problems.
     """
     async with context.large_texts if len(new.config) > LARGE_CHARACTERS else nullcontext():
         patience = Patience(PATIENCE_S)
@@ -129,11 +129,11 @@ async def _load(
                 secrets=new.secrets,
             )
         finally:
-            patience.end()  # else the thread goes on
+            patience.end()  # else the thread continues
 
 
 async def _directory(new: NewExperiment, context: ApiContext) -> Path:
-    """The folder where relative paths of the config start. Raises InvalidInput."""
+    """The base folder of relative paths in the config. Raises InvalidInput."""
     if not new.code:
         return Path(new.directory) if new.directory else context.data_directory
     try:
@@ -143,12 +143,12 @@ async def _directory(new: NewExperiment, context: ApiContext) -> Path:
 
 
 def _require_code(new: NewExperiment, spec: ExperimentSpec, context: ApiContext) -> None:
-    """Refuses the data directory, which has all experiments, as default code directory. Raises InvalidInput."""
+    """Refuse the data directory, which has all experiments, as default code directory. Raises InvalidInput."""
     is_named = new.code or new.directory
     if not is_named and os.path.realpath(spec.trial_code_directory) == os.path.realpath(context.data_directory):
         raise InvalidInput(
-            "trialCodeDirectory: is the daemon's data directory, as the body names no `directory` where relative paths"
-            " start; name it, or give an absolute path"
+            "trialCodeDirectory: is the daemon's data directory, because the body does not set `directory` for relative"
+            " paths; set it, or give an absolute path"
         )
 
 
@@ -172,7 +172,7 @@ def _unwrap(text: str, content_type: str) -> NewExperiment:
         return NewExperiment(config=text)
     if content_type != JSON_TYPE:
         kinds = ", ".join((*YAML_TYPES, JSON_TYPE))
-        raise InvalidInput(f"the content type of an experiment file is one of {kinds}, and not {content_type}")
+        raise InvalidInput(f"the content type of an experiment file must be one of {kinds}, not {content_type}")
     fields = _json(text)
     if not isinstance(fields, dict) or "config" not in fields:
         return NewExperiment(config=text)
@@ -186,19 +186,19 @@ def _json(text: str) -> object:
     try:
         return json.loads(text)
     except RecursionError:
-        raise InvalidInput("the body is nested too deep to be an experiment") from None
+        raise InvalidInput("the body is nested too deeply for an experiment") from None
     except ValueError as error:
         raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
 def _checked(new: NewExperiment) -> NewExperiment:
     _require_place("directory", new.directory)
-    if "/" in new.interpreter or "\0" in new.interpreter:  # else a name, looked up on the caller's PATH
+    if "/" in new.interpreter or "\0" in new.interpreter:  # else it is a name on the caller's PATH
         _require_place("interpreter", new.interpreter)
     if new.code and (new.directory or not code.is_sha256(new.code)):
-        raise InvalidInput("code: must be the SHA-256 of code that was sent, and leaves no room for directory")
+        raise InvalidInput("code: must be the SHA-256 of code that was sent, and cannot be combined with directory")
     if new.id in ids.NOT_FOR_EXPERIMENTS:
-        raise InvalidInput(f"id: {new.id} has another meaning here; choose another one")
+        raise InvalidInput(f"id: {new.id} is reserved; choose another one")
     checked_environment(new.environment or {})
     for name in ("directory", "file", "interpreter", "secrets"):
         require_text(name, getattr(new, name))
@@ -211,16 +211,18 @@ def checked_environment(environment: Mapping[str, str]) -> Mapping[str, str]:
     """The environment of a request. Raises InvalidInput for invalid variables."""
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name or "\0" in value:
-            raise InvalidInput("environment: a name is empty or holds = or a null byte, or a value holds a null byte")
+            raise InvalidInput(
+                "environment: a name is empty or contains = or a null byte, or a value contains a null byte"
+            )
     require_text("environment", environment)
     return environment
 
 
 def _require_place(name: str, path: str) -> None:
     if path and (not os.path.isabs(path) or "\0" in path):
-        raise InvalidInput(f"{name}: must be an absolute path, the daemon does not know where you are")
+        raise InvalidInput(f"{name}: must be an absolute path, because the daemon does not know your current folder")
 
 
 def _sentence(fault: Any) -> str:
-    """The sentence of a validation error, with names of variables and without values, which may be secrets."""
+    """The message of a validation error, with names of variables and without values, which may be secrets."""
     return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"

@@ -1,6 +1,6 @@
-"""Trials of one experiment, their results, and TensorBoards of them.
+"""Trials of an experiment, their results and TensorBoards.
 
-SQLite makes the JSON of lists: rows do not become Python objects.
+SQLite builds the JSON of lists, without Python objects for rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TrialOrder(StrEnum):
 @router.get(
     "",
     operation_id="listTrials",
-    summary="Trials of an experiment",
+    summary="List the trials of an experiment",
     response_model=TrialList,
     responses=documented(400, 404, 503),
 )
@@ -48,12 +48,14 @@ async def list_all(
     status: Annotated[TrialStatus | None, Query(description="Only those with this status.")] = None,
     order: Annotated[
         TrialOrder,
-        Query(description="By sequence id, or by final result; a minus turns it round. No result comes last."),
+        Query(
+            description="Order by sequence id or final result; a minus: descending. Trials without result come last."
+        ),
     ] = TrialOrder.SEQUENCE,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 100,
-    offset: Annotated[int, Query(ge=0, le=2**53, description="How many of them to leave out first.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 100,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Number to skip at the beginning.")] = 0,
 ) -> Response:
-    """A page of them."""
+    """A page of trials."""
     return _json(
         await context.commands.read(
             id, lambda c: answers.trials(c, status=status, order=order, limit=limit, offset=offset)
@@ -64,7 +66,7 @@ async def list_all(
 @router.post(
     "",
     operation_id="addTrial",
-    summary="Add a trial with parameters of your own",
+    summary="Add a trial with your own parameters",
     status_code=201,
     responses=documented(400, 404, 409, 413, 503),
 )
@@ -76,25 +78,25 @@ async def add(id: ExperimentId, body: Annotated[NewTrial, Body()], context: Cont
 @router.get(
     "/{trialId}",
     operation_id="getTrial",
-    summary="One trial with its attempts",
+    summary="Get a trial with its attempts",
     response_model=TrialWithAttempts,
     responses=documented(404, 503),
 )
 async def show(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
-    """Attempts carry the evidence: exit code, signal, last lines of standard error."""
+    """Attempts include exit code, signal, and the last lines of standard error."""
     return _json(await context.commands.read(id, lambda c: answers.trial(c, trial_id)))
 
 
 @router.post(
     "/{trialId}/kill",
     operation_id="killTrial",
-    summary="End a trial",
+    summary="Stop a trial",
     status_code=202,
     response_class=Response,
     responses=documented(404, 409, 503),
 )
 async def kill(id: ExperimentId, trial_id: TrialId, context: Context) -> Response:
-    """Answers when the wish is stored; the trial is USER_CANCELED once it has ended. Quiet for one that has."""
+    """Answers when the request is stored; the trial is USER_CANCELED after its end. No effect on a finished trial."""
     await context.commands.kill_trial(id, trial_id)
     return Response(status_code=202)
 
@@ -111,7 +113,7 @@ _MetricNumber = Annotated[int, Query(ge=0, le=2**53)]
 @metrics_router.get(
     "",
     operation_id="listMetrics",
-    summary="Results in the order they were stored",
+    summary="List results in the order of storing",
     response_model=MetricList,
     responses=documented(400, 404, 503),
 )
@@ -121,10 +123,10 @@ async def list_metrics(
     trial: Annotated[str | None, Query(description="Only those of this trial.")] = None,
     type: Annotated[MetricType | None, Query(description="Only intermediate (PERIODICAL) or FINAL ones.")] = None,
     after: Annotated[_MetricNumber, Query(description="Only those with a greater id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
-    offset: Annotated[_MetricNumber, Query(description="How many of them to leave out first.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=10_000, description="Maximum number.")] = 1000,
+    offset: Annotated[_MetricNumber, Query(description="Number to skip at the beginning.")] = 0,
 ) -> Response:
-    """All attempts are in it. To follow an experiment, ask again with `after` set to the last id."""
+    """Results of all attempts. To follow an experiment, repeat the request with `after` set to the last id."""
     text = await context.commands.read(
         id, lambda c: answers.metrics(c, trial_id=trial, type=type, after=after, limit=limit, offset=offset)
     )
@@ -139,9 +141,9 @@ tensorboards_router = APIRouter(
 class NewTensorBoard(Sent):
     """A request for a TensorBoard."""
 
-    trials: list[str] = Field(description="Ids of the trials that it shows, 200 at most.", min_length=1, max_length=200)
+    trials: list[str] = Field(description="Ids of its trials, at most 200.", min_length=1, max_length=200)
     port: int | None = Field(
-        default=None, ge=1024, le=65535, description="Its port; not given: the first free one from 6006 on."
+        default=None, ge=1024, le=65535, description="Its port; default: the first free one from 6006."
     )
 
 
@@ -149,11 +151,11 @@ class TensorBoard(Wire):
     """A process of the program `tensorboard` on the manager's machine."""
 
     id: str = Field(description="Its id.", examples=["3fa01c"])
-    status: BoardStatus = Field(description="RUNNING; DOWNLOADING_DATA: being started; STOPPED; ERROR.")
-    trials: list[str] = Field(description="Ids of the trials that it shows: those whose files are on that machine.")
-    folders: list[str] = Field(description="What it reads of each: $NNI_OUTPUT_DIR/tensorboard.")
+    status: BoardStatus = Field(description="RUNNING; DOWNLOADING_DATA: starting; STOPPED; ERROR.")
+    trials: list[str] = Field(description="Ids of its trials; only trials with files on that machine are shown.")
+    folders: list[str] = Field(description="The folder of each trial, $NNI_OUTPUT_DIR/tensorboard.")
     port: int = Field(description="Its port on 127.0.0.1.")
-    url: str = Field(description="Its address, on the manager's machine alone.")
+    url: str = Field(description="Its address, reachable only from the manager's machine.")
     pid: int | None = Field(description="Its process; null: none yet.")
 
 
@@ -172,18 +174,18 @@ _BoardId = Annotated[str, PathParameter(alias="boardId", description="Id of the 
     responses=documented(400, 404, 409, 413, 503),
 )
 async def start_tensorboard(id: ExperimentId, body: NewTensorBoard, context: Context) -> TensorBoard:
-    """Answers once it does. It needs the program `tensorboard`, listens on 127.0.0.1 of the manager's machine, and ends
-    with experiment and manager, or after an hour without a browser."""
+    """Answers when TensorBoard answers. Requires the program `tensorboard`. It listens on 127.0.0.1 of the manager's
+    machine, and ends with experiment or manager, or after an hour without a browser."""
     if not all(map(TRIAL_ID.fullmatch, body.trials)):
         raise InvalidInput("trials: must be ids of trials")
     return _shown(await context.commands.tensorboards.start(id, body.trials, body.port))
 
 
 @tensorboards_router.get(
-    "", operation_id="listTensorBoards", summary="TensorBoards of an experiment", responses=documented(404, 503)
+    "", operation_id="listTensorBoards", summary="List TensorBoards of an experiment", responses=documented(404, 503)
 )
 async def list_tensorboards(id: ExperimentId, context: Context) -> TensorBoardList:
-    """TensorBoards that run or are being started."""
+    """TensorBoards that are running or starting."""
     return TensorBoardList(tensorboards=[_shown(board) for board in context.commands.tensorboards.of(id)])
 
 
@@ -195,7 +197,7 @@ async def list_tensorboards(id: ExperimentId, context: Context) -> TensorBoardLi
     responses=documented(404, 503),
 )
 async def stop_tensorboards(id: ExperimentId, context: Context) -> None:
-    """Quiet where none runs."""
+    """No effect if none runs."""
     await context.commands.tensorboards.stop_all(id)
 
 
@@ -207,7 +209,7 @@ async def stop_tensorboards(id: ExperimentId, context: Context) -> None:
     responses=documented(404, 503),
 )
 async def stop_tensorboard(id: ExperimentId, board_id: _BoardId, context: Context) -> None:
-    """Returns when the process has ended."""
+    """Answers when the process has ended."""
     boards = context.commands.tensorboards
     await boards.stop(boards.get(id, board_id))
 

@@ -45,12 +45,14 @@ _KEEPER_END_S = 0.5
 
 @asynccontextmanager
 async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> AsyncIterator[Ownership]:
-    """The lock on the data directory, which is made if missing. Raises AlreadyOwned, InvalidInput or
-    StoreUnavailable."""
+    """The lock on the data directory, which is created if missing.
+
+    Raises AlreadyOwned, InvalidInput or StoreUnavailable.
+    """
     _make_data_directory(data_directory)
     lock = await _lock(data_directory, wait_for_lock_s)
     try:
-        (data_directory / POINTER_FILE).unlink(missing_ok=True)  # in a copy it leads to the original's daemon
+        (data_directory / POINTER_FILE).unlink(missing_ok=True)  # in a copy, it points to the original's daemon
         yield lock
     finally:
         lock.release()
@@ -60,7 +62,7 @@ async def ownership(data_directory: Path, *, wait_for_lock_s: float = 0) -> Asyn
 async def experiments(
     settings: Settings, trial_listener: TrialListener, endpoints: Endpoints, warnings: DaemonWarnings
 ) -> AsyncIterator[tuple[Supervisor, ExperimentCommands]]:
-    """Everything but the listeners, for the owner of the data directory.
+    """Everything except the listeners, for the owner of the data directory.
 
     Raises InvalidInput or StoreError before anything was started.
     """
@@ -71,7 +73,7 @@ async def experiments(
         await index_file.finish_half_done(index_database, settings.data_dir)
         process = LocalKeeper(settings.data_dir / "keeper", socket_path(settings.data_dir, "keeper"))
         if await asyncio.to_thread(identity.original_of, settings.data_dir) is not None:
-            # first: a start that breaks off here finds the same next time
+            # first, so that an interrupted start finds the same state next time
             await asyncio.to_thread(_disown, process, settings.data_dir)
         name = await _identity(settings.data_dir, index_database)
         keeper = await stack.enter_async_context(connected(process))
@@ -100,12 +102,12 @@ async def experiments(
         stack.push_async_callback(commands.tensorboards.close)
         yield supervisor, commands
         if not supervisor.open_ids and not supervisor.not_opened:
-            # it has no job; a command that waits for the daemon's end waits for the keeper's too
+            # a keeper without jobs: a command that waits for the daemon's end waits for the keeper's, too
             await process.ended(within_s=_KEEPER_END_S)
 
 
 async def _identity(data_directory: Path, index_database: Database) -> str:
-    """The name of the data directory, which the index has afterwards, too. Raises OSError or StoreError."""
+    """The name of the data directory, also stored in the index. Raises OSError or StoreError."""
     has_open = any(entry.is_open for entry in await index_database.read(index.all_entries))
     if not has_open and identity.known(data_directory) == identity.NOBODY:  # the index may be lost, too
         has_open = await asyncio.to_thread(index_file.has_open_folder, data_directory)
@@ -115,24 +117,24 @@ async def _identity(data_directory: Path, index_database: Database) -> str:
 
 
 def _former_identities(data_directory: Path) -> frozenset[str]:
-    """Whose experiments are ours beside our own; those without an owner are, unless our own name was lost."""
+    """Former names of this data directory, including the empty one unless the current name was lost."""
     unnamed = frozenset() if identity.is_lost(data_directory) else frozenset({""})
     return identity.former(data_directory) | unnamed
 
 
 def _disown(keeper: LocalKeeper, data_directory: Path) -> None:
-    """Removes the keeper's folder of a copied data directory. Raises InvalidInput."""
+    """Remove the keeper's folder of a copied data directory. Raises InvalidInput."""
     try:
         keeper.disown()
     except OSError as error:
         raise InvalidInput(
-            f"{data_directory} is a copy, and its folder keeper is that of the original's trials, which must not be"
-            f" used here; it cannot be removed ({error}): remove it, and start again"
+            f"{data_directory} is a copy, and its folder keeper belongs to the original's trials. The folder cannot be"
+            f" removed ({error}): remove it, and start again"
         ) from error
 
 
 def _prepare_index(data_directory: Path) -> Path:
-    """Prepares the index, on a full disk with the room that an earlier daemon reserved. Raises StoreError."""
+    """Prepare the index; on a full disk, use the space that an earlier daemon reserved. Raises StoreError."""
     try:
         # first: a new index reads the name from its file
         identity.restore(data_directory, *index_file.identity_of(data_directory))
@@ -140,7 +142,7 @@ def _prepare_index(data_directory: Path) -> Path:
     except StoreUnavailable as error:
         if not reserves.spend_room(data_directory):
             raise
-        log.error("%s; the room kept for this case is used now: make room", error)
+        log.error("%s; the reserved space is now used: free disk space", error)
         return index_file.prepare(data_directory)
     reserves.keep_room(data_directory)
     return path
@@ -167,8 +169,8 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
         except AlreadyOwned as error:
             if asyncio.get_running_loop().time() >= deadline:
                 raise AlreadyOwned(
-                    f"{error}; `nni-manager status` shows it, `nni-manager stop` ends it and its trials go on, and"
-                    " `--data-dir` takes another directory"
+                    f"{error}; `nni-manager status` shows it, `nni-manager stop` ends it while its trials keep running,"
+                    " and `--data-dir` selects another directory"
                 ) from None
             await asyncio.sleep(0.05)
         except OSError as error:
@@ -176,7 +178,9 @@ async def _lock(data_directory: Path, wait_s: float) -> Ownership:
 
 
 def socket_path(data_directory: Path, kind: str) -> Path:
-    """The path of a socket of a data directory, in the runtime directory: that of a Unix socket has at most 107 bytes.
-    `kind`: ``control`` or ``keeper``."""
+    """The path of a socket of a data directory. `kind`: ``control`` or ``keeper``.
+
+    It is in the runtime directory, because the path of a Unix socket has at most 107 bytes.
+    """
     digest = hashlib.sha256(str(data_directory).encode()).hexdigest()[:16]
     return runtime_directory(os.environ) / f"{digest}-{kind}.sock"

@@ -1,4 +1,4 @@
-"""Whether all experiments of a data directory are closed, determined without a daemon."""
+"""Determines without a daemon whether all experiments of a data directory are closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def are_all_at_rest(data_directory: Path) -> bool:
 
 
 def are_all_closed(data_directory: Path) -> bool:
-    """Whether all experiments are closed; False if unknown, as with a folder that is not in the index. Blocks."""
+    """Whether all experiments are closed; False if unknown, for example with an unlisted folder. Blocks."""
     try:
         with closing(connect_readonly(data_directory / index.FILE)) as connection:
             known = index.statuses(connection)

@@ -1,10 +1,9 @@
 """The address of this daemon for clients: its control socket, and the pointer file in the data directory.
 
-Both may be removed while the daemon runs: the socket's folder goes at every log-out. The daemon then could not be
-reached, nor another one be started, so both are checked regularly and made again.
+Both may be removed while the daemon runs; logout removes the socket's folder. The daemon would then be unreachable, and
+no other could start. So both are checked regularly and restored.
 
-`make_way` ends a daemon that `nnictl` started in the background, in favour of one that is to stay and continues its
-experiments.
+`make_way` ends a daemon that `nnictl` started in the background, so that a permanent one can continue its experiments.
 """
 
 from __future__ import annotations
@@ -40,8 +39,11 @@ _STARTS_S, _LOOK_START_S = 5.0, 0.1
 
 
 class DaemonAddress:
-    """`lock`: of the data directory. `socket`: returns the current path for the control socket. `on_homeless`: called
-    when the data directory was moved, deleted or replaced; the daemon is then to end."""
+    """The control socket and pointer file of this daemon.
+
+    `lock`: of the data directory. `socket`: returns the current path for the control socket. `on_homeless`: called when
+    the data directory was moved, deleted or replaced; the daemon must then end.
+    """
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class DaemonAddress:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """A context in which the daemon can be reached. Raises OSError when the socket cannot be opened; a pointer file
-        that cannot be written yet, as on a full disk, is written later."""
+        """A context in which the daemon is reachable. Raises OSError if the socket cannot be opened.
+
+        A pointer file that cannot be written yet, for example on a full disk, is written later.
+        """
         await self._listeners.open_control(self._socket())
         try:
             self._write()
@@ -76,20 +80,22 @@ class DaemonAddress:
         finally:
             await ended(watching)
             with suppress(OSError):
-                if self._lock.is_in_place:  # else it is another daemon's
+                if self._lock.is_in_place:  # else it belongs to another daemon
                     self._pointer.unlink(missing_ok=True)
 
     async def look(self) -> None:
-        """Restores a missing socket or pointer file; logs once why it cannot."""
+        """Restore a missing socket or pointer file; log a failure once."""
         if not self._lock.is_in_place:
-            log.error("the data directory %s was moved, deleted or exchanged: the daemon ends", self._pointer.parent)
+            log.error("the data directory %s was moved, deleted or replaced: the daemon ends", self._pointer.parent)
             return self._on_homeless()
         try:
             is_lost = not self._listeners.is_control_there()
             if is_lost:
                 await self._listeners.open_control(self._socket())
                 log.warning(
-                    "the control socket was gone, and is %s now", self._listeners.control, extra={"action": "listener"}
+                    "the control socket was missing; it is now %s",
+                    self._listeners.control,
+                    extra={"action": "listener"},
                 )
             if is_lost or self._is_written_late or not self._pointer.exists():
                 self._write()
@@ -104,7 +110,7 @@ class DaemonAddress:
 
     def _note(self, error: Exception) -> None:
         if str(error) != self._trouble:
-            log.error("clients cannot find this daemon: %s; it is tried again", error, extra={"action": "listener"})
+            log.error("clients cannot find this daemon: %s; it tries again", error, extra={"action": "listener"})
         self._trouble = str(error)
 
     def _write(self) -> None:
@@ -115,7 +121,7 @@ class DaemonAddress:
 
 
 def make_way(settings: Settings, *, listen: bool) -> bool:
-    """Asks that daemon to end; returns whether it will. `listen`: our port must be available before it is ended.
+    """Ask that daemon to end; return whether it will. `listen`: require that our port is available first.
 
     Blocks. Raises AlreadyOwned or InvalidInput for an unavailable port.
     """
@@ -125,7 +131,7 @@ def make_way(settings: Settings, *, listen: bool) -> bool:
     client = ManagerClient(found)
     try:
         daemon = client.daemon()
-    except NniManagerError:  # taking the lock reports its owner
+    except NniManagerError:  # taking the lock then reports its owner
         return False
     if not daemon["endsByItself"]:
         return False
@@ -137,7 +143,7 @@ def make_way(settings: Settings, *, listen: bool) -> bool:
 
 
 def _find_started(data_dir: Path) -> Address | None:
-    """The address of the daemon; one that is starting is waited for. None: none runs, or it stays out of reach."""
+    """The address of the daemon, possibly after its start; None if none runs or it stays unreachable."""
     deadline = time.monotonic() + _STARTS_S
     while (found := address.find(data_dir)) is None and is_taken(data_dir) and time.monotonic() < deadline:
         time.sleep(_LOOK_START_S)
@@ -146,7 +152,5 @@ def _find_started(data_dir: Path) -> Address | None:
 
 def _require_port(settings: Settings, addresses: list[str]) -> None:
     if settings.port and any(text.rpartition(":")[2].partition("/")[0] == str(settings.port) for text in addresses):
-        raise AlreadyOwned(
-            f"port {settings.port} is an experiment's own, which stays there; choose another with --port"
-        )
+        raise AlreadyOwned(f"port {settings.port} belongs to an experiment; choose another with --port")
     reserve(settings.host, settings.port).give_back()

@@ -1,4 +1,4 @@
-"""Host keys of the machines of an experiment file: unknown ones are shown, and stored after confirmation."""
+"""Shows unknown host keys of an experiment file's machines, and stores confirmed ones."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _REMOTE = "remote"
 def trust(
     path: Path, data_directory: Path, environment: Mapping[str, str], agrees: Callable[[str, HostKey], bool]
 ) -> Iterator[str]:
-    """Asks `agrees` about each unknown key on the way to the machines of a file, and writes confirmed ones into
-    `known_hosts`. Yields a sentence per machine.
+    """Ask `agrees` about each unknown key on the way to a file's machines; write confirmed ones to `known_hosts`.
 
-    Raises ConfigInvalid, InvalidInput where the file has no machines, OSError where the key cannot be written.
+    Yields a message per machine. Raises ConfigInvalid, InvalidInput for a file without machines, OSError if the key
+    cannot be written.
     """
     reading = experiment_file.read_file(path, data_directory, environment)
     admission.check(reading.spec)
     settings = [credentials.filled(one, reading.secrets) for one in reading.spec.platforms if one.name == _REMOTE]
     if not settings:
-        raise InvalidInput(f"{path} names no machines: it has no training service {_REMOTE}")
+        raise InvalidInput(f"{path} does not list machines: add a training service {_REMOTE}")
     for machine in (machine for section in settings for machine in section["machineList"]):
         yield f"{machine['host']}: {_judged(machine, agrees)}"
 

@@ -1,11 +1,11 @@
-"""The name by which a manager's folders on other machines are known: one per data directory.
+"""The name of a manager's folders on other machines, one per data directory.
 
-A moved data directory keeps its name; a copy gets another, or two daemons would replace each other on those machines,
-and the copy would end jobs of the original. If the original is not visible here, the machines notice a copy: they are
-told the directory's place, and refuse another one until a person has confirmed the move.
+A moved data directory keeps its name. A copy gets another: otherwise two daemons would replace each other on those
+machines, and the copy would end jobs of the original. If the original is not visible here, the machines detect a copy:
+they know the directory's place, and refuse another one until a user has confirmed the move.
 
-The name is stored twice, in a file and in the index; each restores the other. Where both are lost, another name is
-made. The experiments of the lost one stay on hold until a person has said which of the two names counts.
+The name is stored in a file and in the index; each restores the other. If both are lost, a new name is created. The
+experiments of the lost name stay on hold until a user has decided between the names.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ from trial_runner.wire import foreign_files
 
 log = logging.getLogger(__name__)
 
-#: The identity of a manager that has none yet, and so no folders on other machines.
+#: The identity of a manager without a name, and so without folders on other machines.
 NOBODY = "nobody"
 _FILE = "identity"
-#: File with the place of the identity when a daemon last saw it: ``{"directory": absolute, "inode": number,
-#: "claimed_ms": when a person last confirmed a move, 0: never}``.
+#: File with the last place of the identity that a daemon saw: ``{"directory": absolute, "inode": number,
+#: "claimed_ms": when a user last confirmed a move, 0: never}``.
 _PLACE = "identity.place"
-#: File that says which other names were this directory's: ``{"former": [names], "is_lost": whether the last one was
-#: lost and no person has settled it}``.
+#: File with the former names of this directory: ``{"former": [names], "is_lost": whether the last one was
+#: lost and no user has settled it}``.
 _HISTORY = "identity.history"
 _NAME = re.compile("[0-9a-f]{8}")
 _MACHINE_ID = Path("/etc/machine-id")
 
 
 def restore(data_directory: Path, name: str, directory: str) -> None:
-    """Writes the name into its file if that is gone or damaged. `name`, `directory`: as the index has them, empty: not
-    at all. A copy of a directory that is still there gets no name here. Raises OSError."""
+    """Write the name to its file if the file is missing or damaged.
+
+    `name`, `directory`: from the index, or empty. A copy of an existing directory gets no name here. Raises OSError.
+    """
     if not name or known(data_directory) != NOBODY:
         return
     original = Path(directory)
@@ -54,18 +56,18 @@ def restore(data_directory: Path, name: str, directory: str) -> None:
 
 
 def of(data_directory: Path, *, has_open: bool = False) -> str:
-    """The id of a data directory, made once; a copy of an existing directory gets another one.
+    """The id of a data directory, created once. A copy of an existing directory gets another one.
 
-    `has_open`: it has open experiments, so that a missing id is a lost one. Raises OSError.
+    `has_open`: it has open experiments, so a missing id was lost. Raises OSError.
     """
     if known(data_directory) == NOBODY:
-        if has_open:  # first: a name without it would count as the right one
+        if has_open:  # first: without this note, the new name would count as the right one
             _write_history(data_directory, former(data_directory), is_lost=True)
         _make(data_directory)
         if has_open:
             log.error(
-                "the identity of %s was lost, in its file and in the index: it is %s now. Open experiments are on hold"
-                " until `nni-manager identity --moved` or `--own` has settled it",
+                "the identity of %s was lost, in its file and in the index; it is now %s. Open experiments are on hold:"
+                " run `nni-manager identity --moved` or `--own`",
                 data_directory,
                 known(data_directory),
             )
@@ -73,8 +75,8 @@ def of(data_directory: Path, *, has_open: bool = False) -> str:
         before = known(data_directory)
         _make(data_directory)
         log.warning(
-            "%s is a copy of %s, which is still there: on other machines it has the name %s of its own from now on, not"
-            " %s; trials that run there stay those of %s",
+            "%s is a copy of %s, which still exists. On other machines, the copy now has its own name %s instead of"
+            " %s; running trials there belong to %s",
             data_directory,
             original,
             known(data_directory),
@@ -86,7 +88,7 @@ def of(data_directory: Path, *, has_open: bool = False) -> str:
 
 
 def known(data_directory: Path) -> str:
-    """The id of a data directory, without making one; NOBODY: it has none, or a file that is empty or damaged."""
+    """The id of a data directory, without creating one; NOBODY if it has none or its file is damaged."""
     with suppress(OSError, ValueError):
         name = (data_directory / _FILE).read_text(encoding="ascii").strip()
         if _NAME.fullmatch(name):
@@ -95,25 +97,27 @@ def known(data_directory: Path) -> str:
 
 
 def former(data_directory: Path) -> frozenset[str]:
-    """Other names whose experiments are this directory's, as a person has said."""
+    """Other names whose experiments belong to this directory, according to a user."""
     return frozenset(map(str, _history(data_directory).get("former", ())))
 
 
 def is_lost(data_directory: Path) -> bool:
-    """Whether the last name was lost, and no person has said whether the present one replaces it."""
+    """Whether the last name was lost, and no user has decided whether the current one replaces it."""
     return bool(_history(data_directory).get("is_lost", False))
 
 
 def place(data_directory: Path, run: str = "") -> dict[str, Any]:
-    """The place of the data directory, as machines compare it: see `trial_runner.keeper.arrival`. `run`: id of the
-    running daemon; empty: none. Raises OSError."""
+    """The place of the data directory, for comparison on machines: see `trial_runner.keeper.arrival`.
+
+    `run`: id of the running daemon, or empty. Raises OSError.
+    """
     return {"host": socket.gethostname(), "machine": _machine(), "run": run, **_place_here(data_directory)}
 
 
 def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[str, object]] | None]:
-    """The id and place that the next daemon will tell machines, for a preflight; nothing is changed.
+    """The id and place that the next daemon will send to machines, for a preflight; changes nothing.
 
-    `NOBODY` and None when the next daemon will make another id, for a new directory or a copy.
+    `NOBODY` and None if the next daemon will create an id, for a new directory or a copy.
     """
     if known(data_directory) == NOBODY or original_of(data_directory) is not None:
         return NOBODY, None
@@ -121,8 +125,10 @@ def shown_to_machines(data_directory: Path) -> tuple[str, Callable[[], Mapping[s
 
 
 def claim(data_directory: Path, name: str = "") -> None:
-    """Records that the directory was moved here: machines accept this place from now on. `name`: the one that was lost.
-    Raises OSError."""
+    """Record that the directory was moved here, so that machines accept this place.
+
+    `name`: the lost name. Raises OSError.
+    """
     if name:
         _write(data_directory, name)
         _write_history(data_directory, former(data_directory), is_lost=False)
@@ -131,8 +137,10 @@ def claim(data_directory: Path, name: str = "") -> None:
 
 
 def separate(data_directory: Path, owners: Iterable[str] = ()) -> str:
-    """Gives the directory, a copy, a new identity and returns it. Its experiments go on with that; `owners`: the names
-    that they have. Raises OSError."""
+    """Give the directory, a copy, a new identity for its experiments, and return it.
+
+    `owners`: the current names of the experiments' owners. Raises OSError.
+    """
     names = former(data_directory) | {known(data_directory), *owners}
     _make(data_directory)
     _write_history(data_directory, names, is_lost=False)
@@ -141,7 +149,7 @@ def separate(data_directory: Path, owners: Iterable[str] = ()) -> str:
 
 
 def _machine() -> str:
-    """A hash that identifies this machine without naming it; empty: it has no machine id, as in many containers."""
+    """A hash that identifies this machine; empty without a machine id, as in many containers."""
     try:
         found = _MACHINE_ID.read_bytes().strip()
     except OSError:
@@ -167,7 +175,7 @@ def _write_history(data_directory: Path, names: Iterable[str], *, is_lost: bool)
 
 
 def original_of(data_directory: Path) -> Path | None:
-    """The data directory of which this one is a copy without a name of its own yet; None: it is none, or unknown."""
+    """The original of this data directory, a copy that has no own name yet; None if it is not a copy or unknown."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         place = _noted_place(data_directory)
         original, inode = Path(place["directory"]), place["inode"]
@@ -190,12 +198,12 @@ def _place_here(data_directory: Path) -> dict[str, Any]:
 
 
 def _noted_place(data_directory: Path) -> dict[str, Any]:
-    """The stored place; empty: none, or it cannot be read."""
+    """The stored place, or empty if it is missing or unreadable."""
     return _object_in(data_directory / _PLACE)
 
 
 def _object_in(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty: none, or it cannot be read."""
+    """The JSON object in a file, or empty if it is missing or unreadable."""
     with suppress(OSError, ValueError):
         found = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(found, dict):

@@ -1,5 +1,4 @@
-"""Prepares the index file when a daemon starts: makes or upgrades it, and adapts it to a moved or copied data
-directory."""
+"""Prepares the index file at the start of a daemon: creates, upgrades, and adapts it after a move or copy."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def follow_move(path: Path) -> None:
-    """Records the index's directory; after a move or copy, corrects the folders of experiments. Blocks."""
+    """Record the index's directory; after a move or copy, correct the folders of experiments. Blocks."""
     here = os.path.realpath(path.parent)
     with closing(connect(path)) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -39,7 +38,7 @@ def follow_move(path: Path) -> None:
 
 
 def _move(connection: Connection, before: str, now: Path) -> None:
-    log.warning("this data directory was %s: experiments that lay there are looked for in %s", before, now)
+    log.warning("this data directory was %s: its experiments are now expected in %s", before, now)
     for id_, folder in connection.execute("SELECT id, folder FROM experiments").fetchall():
         old, new = Path(folder), now / Path(folder).name
         if _lay_in(old, before) and new.is_dir():
@@ -52,7 +51,7 @@ def _move(connection: Connection, before: str, now: Path) -> None:
 
 
 def _close_copy(connection: Connection, id_: str, folder: Folder) -> None:
-    """Lists a copy as stopped, with the results that are in its folder: those of an open one are not in the index."""
+    """List a copy as stopped, with the results in its folder: the index lacks those of an open experiment."""
     connection.execute(
         "UPDATE experiments SET status = ?, open = 0, view_port = NULL, view_prefix = NULL,"
         " results = CASE results WHEN '' THEN ? ELSE results END WHERE id = ?",
@@ -72,19 +71,19 @@ def _lay_in(folder: Path, directory: str) -> bool:
     return os.path.realpath(folder.parent) == directory
 
 
-#: SQLite's files beside a database; those of a replaced database would be applied to the new one.
+#: SQLite's auxiliary files of a database; those of a replaced database would be applied to the new one.
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 def prepare(data_directory: Path) -> Path:
-    """Makes or upgrades the index, private to its owner, and returns its path. Blocks. Raises StoreError."""
+    """Create or upgrade the index, private to its owner, and return its path. Blocks. Raises StoreError."""
     path = data_directory / index.FILE
     with classifying(path):
         return _prepare(path, data_directory)
 
 
 def _prepare(path: Path, data_directory: Path) -> Path:
-    # private: a user who can read it can lock it
+    # private, because users that can read it can lock it
     for suffix in ("", *_COMPANIONS):
         with suppress(OSError):
             os.chmod(f"{path}{suffix}", 0o600)
@@ -96,7 +95,7 @@ def _prepare(path: Path, data_directory: Path) -> Path:
     except StoreCorrupt as error:
         aside = _put_aside(path)
         log.error(
-            "%s; it is %s now, and made again from the folders in %s. An experiment elsewhere is listed again with"
+            "%s; it is now %s, and was rebuilt from the folders in %s. To list an experiment elsewhere again, run"
             " `nnictl resume ID --experiment_dir FOLDER`",
             str(error).partition("; restore")[0],
             aside,
@@ -108,7 +107,7 @@ def _prepare(path: Path, data_directory: Path) -> Path:
 
 
 def identity_of(data_directory: Path) -> tuple[str, str]:
-    """(the data directory's name, its path) as the index has them; empty: it does not, or cannot be read. Blocks."""
+    """(name, path) of the data directory from the index; empty if they are missing or unreadable. Blocks."""
     path = data_directory / index.FILE
     with suppress(OSError, StoreError, sqlite3.DatabaseError):
         if path.stat().st_size:
@@ -118,7 +117,7 @@ def identity_of(data_directory: Path) -> tuple[str, str]:
 
 
 def owners(data_directory: Path) -> frozenset[str]:
-    """The names that the experiments in a data directory have as their owners. Blocks."""
+    """The names of the owners of experiments in a data directory. Blocks."""
     return frozenset(one.owner for one in _originals(data_directory) if one.owner)
 
 
@@ -133,16 +132,18 @@ def _originals(data_directory: Path) -> Iterator[index.Found]:
 
 
 def restore(path: Path, connection: Connection | None) -> None:
-    """Makes the index again that was removed, replaced or damaged while a daemon had it open. What lies in its place is
-    kept beside it. `connection`: to the former file, which is closed; its content is used where it can be read. Blocks.
-    Raises OSError or StoreError."""
+    """Rebuild the index after it was removed, replaced or damaged while a daemon had it open.
+
+    A file in its place is renamed and kept. `connection`: to the former file, whose content is used if it is readable;
+    it is closed. Blocks. Raises OSError or StoreError.
+    """
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
     has_content = connection is not None and _copied(connection, draft)
     if path.exists() and path.stat().st_size:
-        log.error("%s was replaced while the daemon ran; what replaced it is %s now", path, _put_aside(path))
+        log.error("%s was replaced while the daemon ran; the other file is now %s", path, _put_aside(path))
     else:
-        log.error("%s was removed while the daemon ran; it is made again", path)
+        log.error("%s was removed while the daemon ran; it will be rebuilt", path)
     if has_content:
         _remove_companions(path)
         draft.replace(path)
@@ -153,7 +154,7 @@ def restore(path: Path, connection: Connection | None) -> None:
 
 
 def _put_identity(path: Path) -> None:
-    """Stores the name that the file has: the content may be older."""
+    """Store the name from its file, because the index may be older."""
     if (name := identity.known(path.parent)) != identity.NOBODY:
         with closing(connect(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -162,7 +163,7 @@ def _put_identity(path: Path) -> None:
 
 
 def _copied(connection: Connection, draft: Path) -> bool:
-    """Copies the content of an index to `draft`, and closes the connection; returns whether it is sound."""
+    """Copy the content of an index to `draft`, and close the connection; return whether it is sound."""
     try:
         os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(draft)) as copy:
@@ -171,10 +172,10 @@ def _copied(connection: Connection, draft: Path) -> bool:
         with closing(connect_readonly(draft)) as copy:
             stored_identity.load(copy)
     except (OSError, StoreError, sqlite3.DatabaseError) as error:
-        log.warning("the former content of the index cannot be read (%s): it is read from the folders", error)
+        log.warning("the former content of the index is unreadable (%s); it is rebuilt from the folders", error)
         return False
     finally:
-        connection.close()  # before its files are replaced: SQLite removes a write-ahead log by its name
+        connection.close()  # before its files are replaced, because SQLite removes a write-ahead log by name
     return True
 
 
@@ -183,7 +184,7 @@ def _make(path: Path, *, is_daemon_at_work: bool = False) -> None:
     at its start they are listed once the keeper has named its jobs."""
     draft = path.with_name(f"{path.name}.new")
     _remove(draft)
-    # SQLite's files beside it get the same mode
+    # SQLite's auxiliary files get the same mode
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     migrate.migrate(draft, "index")
     with closing(connect(draft, is_durable=True)) as connection:
@@ -197,7 +198,7 @@ def _make(path: Path, *, is_daemon_at_work: bool = False) -> None:
 
 
 def _check(path: Path) -> None:
-    """Raises StoreCorrupt or StoreUnavailable."""
+    """Check the database. Raises StoreCorrupt or StoreUnavailable."""
     with classifying(path), closing(connect(path)) as connection:
         ((found,),) = connection.execute("PRAGMA quick_check(1)").fetchall()
     if found != "ok":
@@ -224,21 +225,22 @@ def _remove_companions(path: Path) -> None:
 
 
 async def finish_half_done(index_database: Database, data_directory: Path) -> None:
-    """Removes experiments half made or half deleted; one that cannot be removed now waits for the next start. Raises
-    StoreError when the index cannot be read."""
+    """Remove incompletely created or deleted experiments; failures are retried at the next start.
+
+    Raises StoreError if the index cannot be read.
+    """
     for id_, folder in await index_database.read(index.leftovers):
         try:
             if await asyncio.to_thread(_may_be_removed, folder):
                 await _clear(index_database, data_directory, id_, folder)
             else:
                 await _list_again(index_database, id_, folder)
-        except Exception as error:  # any error: it must not keep the other experiments waiting
-            log.warning("%s, half made or half deleted, cannot be removed yet: %s", folder.path, error)
+        except Exception as error:  # any error, because it must not block the other experiments
+            log.warning("%s was created or deleted incompletely and cannot be removed yet: %s", folder.path, error)
 
 
 def _may_be_removed(folder: Folder) -> bool:
-    """Whether a user deleted the experiment, or nothing would be lost: the note in the index may be older than the
-    folder."""
+    """Whether the user deleted the experiment, or nothing would be lost: the index may be older than the folder."""
     return folder.is_to_be_deleted or not index.holds_experiment(folder)
 
 
@@ -246,15 +248,15 @@ async def _clear(index_database: Database, data_directory: Path, id_: str, folde
     findings = await asyncio.to_thread(folder.remove)
     await code.sweep(data_directory)
     for finding in findings:
-        log.warning("of an experiment that is deleted: %s", finding)
+        log.warning("removing a deleted experiment: %s", finding)
     if not findings:
         await index_database.try_write(lambda c: index.drop_leftover(c, id_))
-        log.info("%s was half made or half deleted, and is gone now", folder.path, extra={"action": "leftover"})
+        log.info("%s was created or deleted incompletely and is now removed", folder.path, extra={"action": "leftover"})
 
 
 async def _list_again(index_database: Database, id_: str, folder: Folder) -> None:
-    """Lists an experiment that the index has as half made, although it has trials; the start reconciles it then."""
-    log.warning("the list has %s as half made, but it holds trials: it is listed", folder.path)
+    """List an experiment that the index has as incomplete although it has trials; the start then reconciles it."""
+    log.warning("%s was listed as incomplete, but it has trials: it is listed again", folder.path)
     found = await asyncio.to_thread(index.find_folder, folder)
     entry = None if found is None else reconcile.decide(None, found, is_ours=False, has_jobs=False)
 

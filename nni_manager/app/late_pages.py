@@ -1,5 +1,7 @@
-"""The pages, imported after the daemon's start, or with the first request: a tenth of what a daemon imports, and a
-command that starts one does not wait for it."""
+"""Imports the pages after the daemon's start, or with the first request.
+
+They are a tenth of a daemon's imports; a command that starts a daemon does not wait for them.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,11 @@ class LatePages:
         return await build(self._context, id)
 
     def import_soon(self) -> None:
-        """Imports the pages once the start is over, so that the first view does not wait for that, either."""
+        """Import the pages after the start, so that the first view does not wait for them, either."""
         loop = asyncio.get_running_loop()
         loop.call_later(_SOON_S, loop.run_in_executor, None, _import_pages)
 
 
 def _import_pages() -> None:
-    """Takes about 50 ms, in which the daemon would answer nothing: it is for a thread."""
-    from nni_manager.web import pages, report  # noqa: F401 - imported, which is all
+    """Import the pages. Takes about 50 ms, so call it in a thread."""
+    from nni_manager.web import pages, report  # noqa: F401 - imported for later use

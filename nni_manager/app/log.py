@@ -10,12 +10,12 @@ from typing import TextIO
 from nni_manager.client import daemon_log
 from nni_manager.scheduler import experiment_log
 
-#: Lines after which the log's size is looked at.
+#: Number of lines between checks of the log's size.
 _LOOK_EVERY = 1000
 
 
 class _StandardError(logging.StreamHandler[TextIO]):
-    """`own_file`: begun anew when it is large, where standard error writes to it."""
+    """A handler for standard error. `own_file`: restarted when it is large, if standard error writes to it."""
 
     def __init__(self, own_file: Path) -> None:
         super().__init__(sys.stderr)
@@ -37,8 +37,8 @@ def set_up(level: str, data_directory: Path) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.getLogger("nni_manager").setLevel(experiment_log.LEVELS[level])
-    logging.raiseExceptions = False  # a log line that cannot be written, as on a full disk, must not raise
-    # no line contains them, and collecting them costs as much as writing a line
+    logging.raiseExceptions = False  # a log line that cannot be written, for example on a full disk, must not raise
+    # no line contains these values, and collecting them costs as much as writing a line
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 

@@ -1,4 +1,4 @@
-"""Keeps our entries in NNI's list of experiments, a file that other managers write too."""
+"""Keeps our entries in NNI's list of experiments, a file that other managers write, too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAUNCH_MS = 60_000
 def merge_entry(
     entries: Entries, wanted: Mapping[str, dict[str, Any]], gone: set[str], own: Mapping[str, int | None]
 ) -> None:
-    """Replaces our entries, keeping tags that users added; all others stay as they are.
+    """Replace our entries, keeping tags that users added and all other entries.
 
     `own`: experiment → process id that we wrote.
     """
@@ -59,7 +59,7 @@ def _is_of_other_manager(known: Mapping[str, Any], entry: Mapping[str, Any]) -> 
     """Whether another manager has the experiment open: NNI itself, or a manager with a copy."""
     if known.get("status") in (None, "STOPPED"):
         return False
-    # if both are open, the first entry stays: else the two managers would overwrite each other for ever
+    # if both are open, keep the first entry; else the two managers would overwrite each other forever
     if entry["status"] != ExperimentStatus.STOPPED:
         pid = known.get("pid")
         return known.get("logDir") != entry["logDir"] and isinstance(pid, int) and Path(f"/proc/{pid}").exists()
@@ -67,7 +67,7 @@ def _is_of_other_manager(known: Mapping[str, Any], entry: Mapping[str, Any]) -> 
 
 
 def _is_alive(known: Mapping[str, Any]) -> bool:
-    """Whether the entry's process is alive, and not a later one with the same id."""
+    """Whether the entry's process is alive, not a later one with the same id."""
     pid, launched_ms = known.get("pid"), known.get("startTime")
     if not isinstance(pid, int) or not isinstance(launched_ms, int):
         return False
@@ -130,16 +130,16 @@ class NniList:
         self._trouble = ""
 
     def note(self) -> None:
-        """Notes that an entry may have changed."""
+        """Note that an entry may have changed."""
         self._changed.set()
 
     async def begin(self) -> None:
-        """Records the experiments of the index, which the file may list. To be called before one can be deleted."""
-        with suppress(NniManagerError):  # tried again, and reported, when the file is written
+        """Record the experiments of the index, which the file may list. Call this before one can be deleted."""
+        with suppress(NniManagerError):  # retried, and reported, when the file is written
             self._known = {entry.id for entry in await self._entries()}
 
     async def run(self) -> None:
-        """Writes noted changes until cancelled; then the last ones, within `_LAST_S`."""
+        """Write noted changes until cancelled, then the last ones within `_LAST_S`."""
         self.note()
         try:
             while True:
@@ -153,7 +153,7 @@ class NniList:
                         await self._write()
 
     async def _news(self) -> None:
-        """Waits until our entries or the file may have changed."""
+        """Wait until our entries or the file may have changed."""
         while not self._changed.is_set():
             await happened(self._changed, asyncio.timeout(_LOOK_S))
             if await asyncio.to_thread(nni_registry.identity, self._path) != self._seen:
@@ -187,16 +187,17 @@ class NniList:
         self._trouble = ""
 
     def _update(self, wanted: Mapping[str, dict[str, Any]]) -> tuple[int, ...] | None:
-        """Identity of the file if it needs no change; None after a change, to check again, as two processes may have
-        written."""
+        """Identity of the file if it needs no change.
+
+        None after a change, to check again, because two processes may have written.
+        """
         found = nni_registry.identity(self._path)
         has_changed = nni_registry.update(self._path, lambda entries: self._change(entries, wanted))
         return None if has_changed else found
 
     def _change(self, entries: Entries, wanted: Mapping[str, dict[str, Any]]) -> None:
-        """Changes `entries`; writes nothing that is already there, so two managers do not trigger each other for
-        ever."""
-        # an experiment that a killed daemon deleted may still be listed, and a folder may outlive its entry by a moment
+        """Change `entries`; keep equal ones, so that two managers do not trigger each other forever."""
+        # a killed daemon's deleted experiment may still be listed, and a folder may exist shortly after its entry
         gone = (self._known | without_folder(entries, self._data_directory)) - wanted.keys()
         own = {id: entry.get("pid") for id, entry in self._written.items()}
         merge_entry(entries, wanted, gone, own)
@@ -210,6 +211,6 @@ class NniList:
         port = next((listener.port for listener in self._listeners() if listener.kind == "service"), None)
         found = nni_registry.describe(entry, service_port=port, url=self._url)
         if entry.status is ExperimentStatus.STOPPED or not self._is_open(entry.id):
-            return found  # what is listed for one that is about to be opened, NNI's `stop` would end
+            return found  # NNI's `stop` would end the process that is listed for an experiment about to open
         # NNI's tools consider an experiment without a process stopped, so the daemon's id is the fallback
         return {**found, "pid": await self._pid(entry.id) or os.getpid()}

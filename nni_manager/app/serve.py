@@ -1,4 +1,4 @@
-"""Runs the daemon until it is told to end. Owns the signals: SIGTERM and SIGINT end it and leave jobs running."""
+"""Runs the daemon until SIGTERM or SIGINT ends it. Jobs keep running."""
 
 from __future__ import annotations
 
@@ -59,12 +59,10 @@ _LOCK_WAIT_S = 5.0
 
 
 def serve(settings: Settings, *, listen: bool, trials: bool, auto: bool, ready_fd: int | None, insecure: bool) -> int:
-    """Runs the daemon; returns the exit code. `listen`: open the service's port; `trials`: the trial listener may open
-    one.
+    """Run the daemon; return the exit code.
 
-    `auto`: end with the last experiment. `ready_fd`: where to write ``ready``.
-
-    Raises AlreadyOwned, InvalidInput or StoreError before anything was started.
+    `listen`: open the service's port. `trials`: the trial listener may open a port. `auto`: end with the last
+    experiment. `ready_fd`: descriptor for ``ready``. Raises AlreadyOwned, InvalidInput or StoreError before the start.
     """
     ports.check_read_token(settings)
     if listen and not insecure:
@@ -85,11 +83,11 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     async with AsyncExitStack() as stack:
-        # a daemon that is to stay takes over from one that was started for a command
+        # a permanent daemon takes over from one that was started for a command
         is_to_wait = auto or await asyncio.to_thread(make_way, settings, listen=listen)
         wait_s = _LOCK_WAIT_S if is_to_wait else 0
         lock = await stack.enter_async_context(ownership(settings.data_dir, wait_for_lock_s=wait_s))
-        # before anything is started: a port in use must not disturb a running experiment
+        # before the start, because a port in use must not disturb a running experiment
         reserved = await asyncio.to_thread(reserve, settings.host, settings.port) if listen else None
         warnings = DaemonWarnings()
         endpoints = EndpointSockets(settings, allowed=trials, insecure=insecure)
@@ -120,12 +118,12 @@ async def _serve(
                 _tune_interpreter()
                 _say_ready(settings, ready_fd, auto=auto)
                 await stopping.wait()
-            log.info("the daemon ends; jobs go on", extra={"action": "end"})
+            log.info("the daemon ends; jobs keep running", extra={"action": "end"})
     return 0
 
 
 def _note_service(settings: Settings, listeners: Listeners) -> None:
-    """Records the service, so that a daemon started after this one was killed can report the loss."""
+    """Record the service, so that the next daemon can report its loss if this one is killed."""
     address = next(listener.address for listener in listeners.open if listener.kind == "service")
     words = ["--data-dir", str(settings.data_dir), "--host", settings.host, "--port", address.rpartition(":")[2]]
     words += ["--token-file", "FILE"] if settings.token else []
@@ -133,7 +131,7 @@ def _note_service(settings: Settings, listeners: Listeners) -> None:
     try:
         data_directory.note_service(settings.data_dir, address, ["nni-manager", "serve", *words])
     except OSError as error:
-        log.warning("the address of the service cannot be noted: %s", error)
+        log.warning("the address of the service cannot be stored: %s", error)
 
 
 def _say_ready(settings: Settings, ready_fd: int | None, *, auto: bool) -> None:
@@ -262,23 +260,25 @@ async def _registry(
 
 
 def _guard(settings: Settings) -> Callable[[ASGIApp], ASGIApp]:
-    """Puts the guard of the service around an endpoint's application."""
+    """Put the guard of the service around an endpoint's application."""
     token, read_token = settings.token, settings.read_token
     return lambda app: Guard(app, token=token, read_token=read_token, hosts=(settings.host,), users=_users(settings))
 
 
 def _users(settings: Settings) -> LocalUsers:
-    """The local users allowed without a token. On an address that other machines reach, all are: there a token or
-    ``--insecure`` is required."""
+    """The local users admitted without a token.
+
+    On an address that other machines reach, all are admitted: it requires a token or ``--insecure`` anyway.
+    """
     return LocalUsers(settings.allow_local_users if ports.is_loopback(settings.host) else True)
 
 
 def _tune_interpreter() -> None:
-    """Keeps answers quick while thousands of results arrive.
+    """Keep answers quick while thousands of results arrive.
 
-    Objects made so far are frozen: they live on, and a full collection that scans them blocks for 40 ms. An answer or a
-    cluster's event is hundreds of short-lived objects: a collection at every 700 costs 2 % of the processor time. The
-    thread switch interval is 1 ms instead of 5.
+    Existing objects are frozen, because a full collection that scans these permanent objects blocks for 40 ms. An
+    answer or a cluster's event consists of hundreds of short-lived objects, so a collection at every 700 costs 2 % of
+    the processor time. The thread switch interval is 1 ms instead of 5.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, *gc.get_threshold()[1:])
@@ -297,14 +297,14 @@ def _stop(commands: ExperimentCommands, stopping: asyncio.Event, *, with_experim
     task.add_done_callback(_background.discard)
 
 
-#: The event loop itself keeps only weak references to tasks.
+#: Keeps references to tasks, because the event loop has only weak ones.
 _background: set[asyncio.Future[None]] = set()
 
 
 def _end_when_unused(supervisor: Supervisor, stopping: asyncio.Event) -> None:
     def look() -> None:
         if supervisor.is_opening:
-            look_later()  # an experiment that is being made may be refused
+            look_later()  # an experiment that is being created may be refused
         elif supervisor.has_work:
             return
         elif supervisor.shared.leftovers.may_run(now_ms()):

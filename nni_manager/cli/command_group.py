@@ -1,4 +1,4 @@
-"""Groups of commands. A failure is one sentence on standard error and an exit code, never a traceback."""
+"""Groups of commands. A failure prints one line on standard error and sets the exit code, without a traceback."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _WHICH_DAEMON = ("--manager", "--data-dir", "--token-file")
 
 
 class LateGroup(click.Group):
-    """A group whose commands are imported when they are asked for: each command needs few of all the modules.
+    """A group that imports its commands on use, because each command needs few of the modules.
 
-    `late`: name → module below `nni_manager.cli`, a colon, and what the command is called there.
+    `late`: name → module below `nni_manager.cli`, a colon, and the command's name in the module.
     """
 
     def __init__(self, *args: Any, late: Mapping[str, str], **kwargs: Any) -> None:
@@ -59,7 +59,8 @@ class CommandGroup(LateGroup):
 
 
 def _behind_command(words: list[str]) -> list[str]:
-    """The words of a command line, with options that choose the daemon moved from its start to its end:
+    """The words of a command line, with leading options that choose the daemon moved to the end.
+
     ``nnictl --manager URL top`` means ``nnictl top --manager URL``.
     """
     early: list[str] = []
@@ -70,10 +71,10 @@ def _behind_command(words: list[str]) -> list[str]:
 
 
 def _prepare_stdout() -> None:
-    """Makes standard output accept any text.
+    """Make standard output accept any text.
 
-    When it is closed, as by ``>&-``, a command prints nothing. A character that cannot be encoded, as in a folder's
-    name that is not UTF-8, is printed as an escape.
+    If it is closed, for example by ``>&-``, commands print nothing. Characters that cannot be encoded, for example in
+    folder names that are not UTF-8, are printed as escapes.
     """
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
@@ -96,7 +97,7 @@ def _run(command: Callable[[], object], program: str) -> int:
 
 def _report(error: Exception, program: str) -> int:
     if isinstance(error, ConfigInvalid):
-        # file:line comes first, as with compilers, so that an editor can jump there
+        # file:line comes first, as in compilers' output, so that an editor can jump there
         _complain(*(str(problem) if problem.file else f"{program}: {problem}" for problem in error.problems))
         _complain(*(f"warning: {warning}" for warning in error.warnings))
         return BAD_INPUT
@@ -116,11 +117,11 @@ def _sentence(error: Exception) -> str:
         return f"{error.filename or _nowhere()}: {error.strerror}"
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-    return f"{error!r} at {place}; this is a fault of ours, please report it"
+    return f"{error!r} at {place}; this is a bug in nni_manager; please report it"
 
 
 def _nowhere() -> str:
-    """What an error without a file's name is most likely about."""
+    """The probable object of an error without a file name."""
     try:
         os.getcwd()
     except FileNotFoundError:
@@ -168,7 +169,7 @@ def _option(name: str, command: click.Command, context: click.Context) -> click.
     begun = [one for one in options if _begin(name, one)] if len(name) > 2 and name.startswith("--") else []
     if not exact and len(begun) > 1:
         candidates = ", ".join(_begin(name, one)[0] for one in begun)
-        raise click.UsageError(f"{name} could be any of {candidates}; write out which")
+        raise click.UsageError(f"{name} is ambiguous: {candidates}; write the option in full")
     return next(iter(exact or begun), None)
 
 

@@ -1,6 +1,6 @@
 """The two commands: `nnictl` for experiments, `nni-manager` for the daemon.
 
-NNI's own package has a `nnictl` as well; so `nni-manager` knows every command.
+`nni-manager` has every command of `nnictl`, because NNI's package also installs an `nnictl`.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _OF_THE_DAEMON = {
 @click.group("nnictl", cls=CommandGroup, late=_OF_EXPERIMENTS, context_settings=_SETTINGS)
 @_version_option
 def nnictl() -> None:
-    """Start, watch and end experiments.
+    """Start, watch and stop experiments.
 
-    Commands find the daemon through its data directory and start it when none runs; with --manager they speak to one
-    elsewhere. Where an experiment's ID is asked for, its first characters are enough; where it may be left out, the
-    only open experiment is meant.
+    Commands find the daemon through its data directory and start it if it does not run. With --manager, they use a
+    daemon on another machine. The first characters of an experiment's ID are enough. An optional ID defaults to the
+    only open experiment.
     """
 
 
 @click.group("nni-manager", cls=CommandGroup, late=_OF_EXPERIMENTS | _OF_THE_DAEMON, context_settings=_SETTINGS)
 @_version_option
 def nni_manager() -> None:
-    """The daemon that owns experiments, and every command of nnictl."""
+    """Run and manage the daemon. Includes every command of nnictl."""
 
 
 not_here.add_to(nnictl, not_here.INSTEAD)

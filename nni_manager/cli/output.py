@@ -1,6 +1,6 @@
 """What commands print: facts, tables that fit the terminal, JSON for programs; colours, confirmations.
 
-A file or a pipe has neither width nor colours; without a terminal every column is shown, as wide as its widest cell.
+Without a terminal, output has no colours, and every column is as wide as its widest cell.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _COMMAND = re.compile(r"`[^`]+`")
 
 
-#: The beginnings and the end of what `click.style` makes of our own text.
+#: The codes of `click.style` in our own text.
 _STYLE = re.compile(r"(\x1b\[(?:0|1|31|32|33|36)m)")
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a text that may come from anywhere: a terminal acts on no character of it."""
+    """Print untrusted text: characters that control a terminal are replaced."""
     click.echo(shown(str(text)), err=err, nl=nl)
 
 
 def shown(text: str) -> str:
-    """The text as `domain.text.printable`, with our own colours."""
+    """The text as by `domain.text.printable`, but with our own colours."""
     if not _has_colours():
         return printable(text)
     return "".join(part if number % 2 else printable(part) for number, part in enumerate(_STYLE.split(text)))
 
 
 def echo_json(answer: object) -> None:
-    """Prints JSON, in which the characters that `printable` leaves out are escapes."""
+    """Print JSON; characters that `printable` removes are escaped."""
     text = json.dumps(answer, indent=2, ensure_ascii=False)
     click.echo(UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def warn(messages: Iterable[str]) -> None:
-    """Prints each message on a line of stderr: a warning must not spoil output that a program reads."""
+    """Print each message on a line of stderr, so that programs can parse stdout."""
     for message in messages:
         echo(f"warning: {flat(message)}", err=True)
 
@@ -56,7 +56,7 @@ def warn(messages: Iterable[str]) -> None:
 def facts(pairs: Mapping[str, str], columns: int | None = None) -> str:
     """Names and values as text, one line for each name that has a value.
 
-    With `columns`, a value is wrapped. A word, such as a path, stays in one piece so that it can be copied.
+    With `columns`, values are wrapped. Words, such as paths, stay whole so that they can be copied.
     """
     shown = {name: flat(value) for name, value in pairs.items() if value}
     width = max(map(len, shown), default=0) + 2
@@ -72,9 +72,9 @@ def _look(name: str) -> Callable[[str], str]:
 
 
 def wrapped(text: str, columns: int, *, indent: str = "", most: int | None = None) -> list[str]:
-    """The text in lines of `columns` characters (20 at least), at most `most` lines.
+    """The text in lines of `columns` characters (at least 20), at most `most` lines.
 
-    A word or a command in backticks stays in one piece, so that it can be copied.
+    Words, and commands in backticks, stay whole so that they can be copied.
     """
     wrap = textwrap.TextWrapper(
         width=max(columns, 20),
@@ -94,7 +94,7 @@ def flat(cell: str) -> str:
     return " ".join(filter(None, _CONTROLS.split(cell)))
 
 
-#: The colour of a status; a status without one looks like other text.
+#: Status → colour; others have the default colour.
 _COLOURS = {
     "SUCCEEDED": "green",
     "DONE": "green",
@@ -111,12 +111,12 @@ _COLOURS = {
 
 
 def terminal_width() -> int | None:
-    """The terminal's width in columns; None: there is no terminal, so nothing is cut, wrapped or left out."""
+    """The terminal's width in columns; None: no terminal, so nothing is cut, wrapped or omitted."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def coloured_status(text: str) -> str:
-    """A status in its colour. `text`: the status, perhaps with blanks around it, or with a colon and a sentence."""
+    """A status in its colour. `text`: the status, possibly padded, or followed by a colon and a sentence."""
     colour = _COLOURS.get(text.partition(":")[0].strip())
     return coloured(text, colour) if colour else text
 
@@ -130,12 +130,12 @@ def heading(text: str) -> str:
 
 
 def _has_colours() -> bool:
-    """Whether output has colours; any value of the variable NO_COLOR switches them off (no-color.org)."""
+    """Whether output has colours; any value of the variable NO_COLOR disables them (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer is yes; without a terminal or a line of input it is no."""
+    """Whether the answer is yes; without a terminal or input, it is no."""
     try:
         return click.confirm(printable(question))
     except click.Abort:
@@ -152,14 +152,14 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table. `is_note`: the last column, of sentences; without room a note goes below its row."""
+    """A column of a table. `is_note`: the last column, of sentences; without room, notes go below their rows."""
 
     header: str
     #: Smallest width, in characters; None: the width of its widest cell.
     least: int | None = None
-    #: Without room the column with the greatest value is left out first; 0: never.
+    #: In a narrow terminal, the column with the greatest value is omitted first; 0: never.
     dispensable: int = 0
-    #: The most lines of a note below its row.
+    #: Maximum number of lines of a note below its row.
     note_lines: int = 2
     is_note: bool = False
     is_status: bool = False
@@ -167,7 +167,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table as text. `left_out`: headers of columns for which there was no room."""
+    """A table as text. `left_out`: headers of columns that did not fit."""
 
     text: str
     left_out: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ def plain_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def layout(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None) -> Table:
-    """The table in `width` characters if possible; None: at its natural width. A cell never breaks its line."""
+    """The table in `width` characters if possible; None: at its natural width. Each row is one line."""
     cells = [tuple(map(flat, row)) for row in rows]
     if width is None:
         return Table(text=_lines(columns, cells, _natural(columns, cells)))
@@ -212,7 +212,7 @@ def _without(columns: Sequence[Column], cells: list[Row], gone: Sequence[int]) -
 def _notes_apart(
     columns: Sequence[Column], cells: list[Row], width: int
 ) -> tuple[Sequence[Column], list[Row], list[list[str]]]:
-    """(columns, rows, lines below each row): the notes go below when not all of them fit beside their rows."""
+    """(columns, rows, lines below each row); the notes go below their rows if some do not fit next to them."""
     if not columns or not columns[-1].is_note or _total(_natural(columns, cells)) <= width:
         return columns, cells, [[] for _ in cells]
     most = columns[-1].note_lines
@@ -231,7 +231,7 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], width: int) -> list[int] | None:
-    """The widths at which the columns fit, the widest narrowed first; None: a column must be left out."""
+    """The widths at which the columns fit, the widest narrowed first; None if a column must be omitted."""
     spare = [0 if column.least is None else found - column.least for column, found in zip(columns, widths, strict=True)]
     while _total(widths) > width:
         index = max((index for index, more in enumerate(spare) if more > 0), key=widths.__getitem__, default=None)

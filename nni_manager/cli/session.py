@@ -1,4 +1,4 @@
-"""The daemon that a command talks to: on this machine, by its data directory, or on another, by its URL."""
+"""The daemon of a command: on this machine, by its data directory, or on another, by its URL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nni_manager.domain.errors import NotFound
 if TYPE_CHECKING:
     from nni_manager.client.manager_client import ManagerClient as ManagerClient
 else:
-    ManagerClient = Any  # the name of a type: importing the class would cost every command 20 ms
+    ManagerClient = Any  # for annotations: importing the class would take every command 20 ms
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -28,14 +28,14 @@ _OPTIONS = ("data_dir", "manager", "token_file")
 
 
 def data_directory_option(function: Function) -> Function:
-    """Adds ``--data-dir`` to a command; its value is None where it is not given."""
+    """Add ``--data-dir`` to a command; the value is None by default."""
     text = f"Data directory of the daemon.  [default: {DATA_VARIABLE}, else {DEFAULT_DATA_DIRECTORY}]"
     insecure = click.option(
         "--insecure-data-dir",
         is_flag=True,
         expose_value=False,
         callback=_accept_insecure,
-        help=f"Use a data directory that another user made or may change.  [default: {INSECURE_VARIABLE}]",
+        help=f"Use a data directory that another user owns or may change.  [default: {INSECURE_VARIABLE}]",
     )
     return click.option("--data-dir", type=click.Path(file_okay=False), help=text)(insecure(function))
 
@@ -43,7 +43,7 @@ def data_directory_option(function: Function) -> Function:
 def _accept_insecure(context: click.Context, parameter: click.Parameter, value: bool) -> None:
     del context, parameter
     if value:
-        os.environ[INSECURE_VARIABLE] = "1"  # for the daemon that is started, too
+        os.environ[INSECURE_VARIABLE] = "1"  # also for a daemon that this command starts
 
 
 tuner_python_option = click.option(
@@ -51,7 +51,7 @@ tuner_python_option = click.option(
     "--tuner_python",
     metavar="PYTHON",
     default="",
-    help="The Python that runs your own tuner or assessor.  [default: tunerPython of the file, else your python3]",
+    help="Python that runs your own tuner or assessor.  [default: tunerPython of the file, else your python3]",
 )
 
 
@@ -60,56 +60,58 @@ def daemon_options(function: Function) -> Function:
     manager = click.option(
         "--manager",
         metavar="URL",
-        help=f"A manager elsewhere, such as http://gpu-box:8080.  [default: {MANAGER_VARIABLE}]",
+        help=f"A manager on another machine, such as http://gpu-box:8080.  [default: {MANAGER_VARIABLE}]",
     )
     token_file = click.option(
         "--token-file",
         type=click.Path(path_type=Path),
-        help="File with the token that --manager wants; or set NNI_MANAGER_TOKEN.",
+        help="File with the token for --manager; or set NNI_MANAGER_TOKEN.",
     )
     return data_directory_option(manager(token_file(function)))
 
 
 def current() -> ChosenDaemon:
-    """The daemon of the running command, by its options, else the environment. Raises UsageError."""
+    """The daemon of the running command, from its options or the environment. Raises UsageError."""
     given = click.get_current_context().params
     data_dir, manager, token_file = (given.get(name) for name in _OPTIONS)
     if data_dir is not None and manager is not None:
         raise click.UsageError("give either --manager or --data-dir, not both", click.get_current_context())
     place = choose(data_dir, manager, token_file)
     if token_file is not None and not place.is_remote:
-        raise click.UsageError("--token-file belongs to --manager", click.get_current_context())
+        raise click.UsageError("--token-file requires --manager", click.get_current_context())
     return place
 
 
 def same_daemon() -> str:
-    """The options to add to a suggested command so that it reaches the same daemon as this one."""
+    """The options that make a suggested command use the same daemon."""
     given = click.get_current_context().params
     words = [(f"--{name.replace('_', '-')}", given.get(name)) for name in _OPTIONS]
     return "".join(f" {option} {shlex.quote(str(value))}" for option, value in words if value)
 
 
-#: Connects to the daemon; a command calls it after checking its own input.
+#: Connects to the daemon; commands call it after checking their input.
 Connect = Callable[[], "ManagerClient"]
 
 
 def finder() -> Callable[[], ManagerClient | None]:
-    """A function, for any thread, that returns a client of the daemon that runs then; None: none runs, and none is
-    started. It raises as `caller.connect`."""
+    """A function, for any thread, that returns a client of the running daemon, or None.
+
+    It never starts a daemon. It raises the exceptions of `caller.connect`.
+    """
     place, substitute = current(), click.get_current_context().obj
     return (lambda: substitute(place.data_directory)) if substitute else (lambda: find(place))
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds to a command the options that choose the daemon, and passes a `Connect` as the first argument.
+    """Add the options that choose the daemon to a command, and pass a `Connect` as its first argument.
 
-    An object in click's context, data directory → client, takes the place of the real connection.
+    An object in click's context, data directory → client, replaces the real connection.
     """
     return _with_connection(command, lambda place: connect(place))
 
 
 def to_read(command: Callable[..., None]) -> Callable[..., None]:
-    """Like `connected`, for commands that only read: in a data directory without experiments no daemon is started."""
+    """Like `connected`, for commands that only read: they start no daemon without experiments."""
     return _with_connection(command, lambda place: connect_to_read(place))
 
 
@@ -128,7 +130,7 @@ def _with_connection(
 
 
 def nothing_is_open() -> bool:
-    """Whether every experiment of the local data directory is closed and no daemon runs, so none need be started."""
+    """Whether no daemon runs and every experiment of the local data directory is closed."""
     from nni_manager.app import closed_experiments
 
     place = current()
@@ -137,9 +139,9 @@ def nothing_is_open() -> bool:
 
 
 def connect_to_read(place: ChosenDaemon) -> ManagerClient:
-    """A client, as from `connect`. Raises NotFound, and starts no daemon, when there is no experiment to read."""
+    """A client, as from `connect`. Without experiments, raises NotFound and starts no daemon."""
     from nni_manager.client import daemon
 
     if not place.is_remote and daemon.has_nothing(place.data_directory):
-        raise NotFound(f"there is no experiment in {place.data_directory}; `nnictl create` makes one")
+        raise NotFound(f"there are no experiments in {place.data_directory}; `nnictl create` creates one")
     return connect(place)

@@ -68,9 +68,9 @@ def parse_url(url: str, token: str = "") -> Address:
     except ValueError as error:
         raise _no_address(url, str(error)) from None
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise _no_address(url, "it is no URL")
+        raise _no_address(url, "it is not a URL")
     if parts.username is not None or parts.query or parts.fragment:
-        raise _no_address(f"{parts.scheme}://{parts.hostname}", "it holds more than host, port and path")
+        raise _no_address(f"{parts.scheme}://{parts.hostname}", "it contains more than host, port and path")
     return Address(
         scheme=parts.scheme,
         host=parts.hostname,
@@ -81,9 +81,9 @@ def parse_url(url: str, token: str = "") -> Address:
 
 
 def find(data_directory: Path) -> Address | None:
-    """The control socket of the daemon that owns the data directory; None: no answer, or it is another user's.
+    """The control socket of the daemon that owns the data directory; None without answer, or if it is another user's.
 
-    Root may use any user's daemon; the owner of the pointer file is that user. In a copy of the directory the pointer
+    Root may use any user's daemon; that user is the owner of the pointer file. In a copy of the directory, the pointer
     names the original's daemon, which does not hold the copy's lock.
     """
     pointer = read_pointer(data_directory)
@@ -94,7 +94,7 @@ def find(data_directory: Path) -> Address | None:
 
 
 def read_pointer(data_directory: Path) -> Pointer | None:
-    """The pointer that the last daemon, perhaps dead, wrote; None: missing or unreadable."""
+    """The pointer of the last daemon, which may be dead; None if it is missing or unreadable."""
     try:
         entry = json.loads((data_directory / POINTER_FILE).read_text(encoding="utf-8"))
         return Pointer(socket=str(entry["socket"]), pid=int(entry["pid"]), version=str(entry["version"]))
@@ -103,7 +103,7 @@ def read_pointer(data_directory: Path) -> Pointer | None:
 
 
 def _no_address(url: str, reason: str) -> InvalidInput:
-    return InvalidInput(f"{url!r} is no address of a manager ({reason}); write for example http://gpu-box:8080")
+    return InvalidInput(f"{url!r} is not the address of a manager ({reason}); write, for example, http://gpu-box:8080")
 
 
 def _owner(data_directory: Path) -> int:
@@ -137,7 +137,7 @@ def connect_to(path: str, owner: int, timeout_s: float | None) -> socket.socket:
         connected.settimeout(timeout_s)
         connected.connect(path)
         if (uid := peer_uid(connected)) != owner:
-            raise PermissionError(f"the process that listens on {path} belongs to user {uid}, and not to {owner}")
+            raise PermissionError(f"the process that listens on {path} belongs to user {uid}, not to {owner}")
     except BaseException:
         connected.close()
         raise
@@ -151,9 +151,9 @@ def peer_uid(connected: socket.socket) -> int:
 
 
 def _check_files(path: str, owner: int) -> None:
-    """Raises PermissionError unless `path` is a socket in a folder that only `owner` can write; links are refused."""
+    """Raise PermissionError unless `path` is a socket in a folder that only `owner` can write. Links are refused."""
     folder, file = os.lstat(os.path.dirname(path)), os.lstat(path)
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid != owner or folder.st_mode & 0o022:
-        raise PermissionError(f"{os.path.dirname(path)} is no folder that user {owner} alone may write")
+        raise PermissionError(f"{os.path.dirname(path)} is not a folder that only user {owner} may write")
     if not stat.S_ISSOCK(file.st_mode) or file.st_uid != owner:
-        raise PermissionError(f"{path} is no socket of user {owner}")
+        raise PermissionError(f"{path} is not a socket of user {owner}")

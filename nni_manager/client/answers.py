@@ -1,7 +1,7 @@
 """Answers of a manager, decoded and checked: a manager on another machine may send anything.
 
-Checked are length, depth, the types of known fields, and ids, from which commands make file names. Fields that hold
-what users wrote, such as parameters, are only decoded.
+The checks cover length, depth, the types of known fields, and ids, which commands use in file names. Fields with
+users' content, such as parameters, are only decoded.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from nni_manager.domain.ids import EXPERIMENT_ID
 from nni_manager.domain.service import ServiceStatus
 from nni_manager.domain.trial_status import TrialStatus
 
-#: Bytes of an answer; downloads of files are read in parts.
+#: Maximum size of an answer, in bytes; downloads of files are read in parts.
 MOST_BYTES = 64 * 1024 * 1024
 _MOST_MS = 253_402_300_799_000
 _MOST_INTEGER = 2**63
 
 
 class NotAnAnswer(NniManagerError):
-    """The answer is not one of a manager."""
+    """The answer is not from a manager."""
 
 
 class Answered(dict[str, Any]):
-    """An object of an answer. A field that it lacks raises NotAnAnswer."""
+    """An object of an answer. Access to a missing field raises NotAnAnswer."""
 
     def __missing__(self, key: str) -> Any:
         raise NotAnAnswer(f"the field {key!r} is missing in the answer")
@@ -96,9 +96,9 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
 }
 
 
-#: Fields that hold what users wrote.
+#: Fields with users' content.
 _FREE = frozenset("config details parameter parameters value values".split())
-#: Names of fields by their forms, over all answers.
+#: Names of fields by their types, over all answers.
 _GROUPS = {
     "boolean": "archived drained endsByItself isDiffCut isFeasible wasStarted",
     "boolean null": "pareto",

@@ -1,4 +1,4 @@
-"""The caller's side of a request: the daemon that it is for, data directory, token, environment."""
+"""The caller's side of a request: target daemon, data directory, token, environment."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ MANAGER_VARIABLE = "NNI_MANAGER_ADDRESS"
 
 
 def resolve_data_directory(given: str | None) -> Path:
-    """As `domain.environment.data_directory`, by this process's environment. Raises InvalidInput for a directory of
-    another user."""
+    """The data directory, by this process's environment: see `domain.environment.data_directory`.
+
+    Raises InvalidInput for a directory of another user.
+    """
     directory = data_directory(given, os.environ)
     require_trusted(directory)
     return directory
 
 
-TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 - a name, no token
+TOKEN_VARIABLE = "NNI_MANAGER_TOKEN"  # noqa: S105 - a name, not a token
 
 
 def read_token(file: Path | None, option: str = "--token-file") -> str | None:
-    """The token in a file; None where no file is given. Raises InvalidInput, never with the file's content."""
+    """The token in a file, or None without a file. Raises InvalidInput, never with the file's content."""
     if file is None:
         return None
     try:
@@ -47,7 +49,7 @@ def read_token(file: Path | None, option: str = "--token-file") -> str | None:
 
 
 def environment_token() -> str:
-    """The token in ``NNI_MANAGER_TOKEN``; empty where there is none. Raises InvalidInput."""
+    """The token in ``NNI_MANAGER_TOKEN``, or empty. Raises InvalidInput."""
     text = os.environ.get(TOKEN_VARIABLE, "")
     return _parsed(TOKEN_VARIABLE, text) if text else ""
 
@@ -60,15 +62,15 @@ def _parsed(source: str, text: str) -> str:
 
 
 def own_environment() -> dict[str, str]:
-    """The caller's environment as trials get it: without the daemon's settings and token.
+    """The caller's environment for trials: without the daemon's settings and token.
 
-    Variables that are not UTF-8 are left out too, as JSON cannot hold them.
+    Variables that are not UTF-8 are also omitted, because JSON cannot hold them.
     """
     return {name: value for name, value in without_settings(os.environ).items() if is_text(name + value)}
 
 
 def program(name: str) -> str:
-    """A program as the daemon can find it: a bare name stays, to be looked up on the PATH; a path becomes absolute."""
+    """A program for the daemon: a bare name is kept, to be looked up on the PATH; a path becomes absolute."""
     return os.path.abspath(os.path.expanduser(name)) if "/" in name else name
 
 
@@ -82,9 +84,9 @@ def is_text(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenDaemon:
-    """The chosen daemon: the URL of a manager elsewhere, or a data directory."""
+    """The chosen daemon: the URL of a manager on another machine, or a data directory."""
 
-    #: URL of the manager elsewhere; empty: the daemon of `data_directory`.
+    #: URL of the manager on another machine; empty: the daemon of `data_directory`.
     url: str = ""
     data_directory: Path = Path()
     token_file: Path | None = None
@@ -95,7 +97,7 @@ class ChosenDaemon:
 
 
 def choose(data_dir: str | None, manager: str | None, token_file: Path | None = None) -> ChosenDaemon:
-    """The daemon that the arguments choose, else the environment, else the default data directory."""
+    """The daemon from the arguments, else from the environment, else of the default data directory."""
     url = manager if manager is not None or data_dir is not None else os.environ.get(MANAGER_VARIABLE)
     if url:
         return ChosenDaemon(url=url, token_file=token_file)
@@ -105,7 +107,7 @@ def choose(data_dir: str | None, manager: str | None, token_file: Path | None = 
 def connect(place: ChosenDaemon) -> ManagerClient:
     """A client of the daemon; starts the local one if none runs.
 
-    Raises NniManagerError when no manager answers at the address.
+    Raises NniManagerError if no manager answers at the address.
     """
     if place.is_remote:
         return reach_remote(place.url, read_token(place.token_file) or environment_token())
@@ -117,7 +119,7 @@ def connect(place: ChosenDaemon) -> ManagerClient:
 
 
 def find(place: ChosenDaemon) -> ManagerClient | None:
-    """A client of the daemon; None: none of this machine answers, and none is started. Raises as `connect`."""
+    """A client of the daemon; None if none answers on this machine. Starts none. Raises the exceptions of `connect`."""
     if place.is_remote:
         return reach_remote(place.url, read_token(place.token_file) or environment_token())
     from nni_manager.client import address as addresses
@@ -128,7 +130,7 @@ def find(place: ChosenDaemon) -> ManagerClient | None:
 
 
 def reach_remote(url: str, token: str = "") -> ManagerClient:
-    """A client of the manager at a URL, which has answered and has a fitting version. `token`: empty: none.
+    """A client of the manager at a URL, after it answered with a compatible version. `token`: or empty.
 
     Raises InvalidInput for an invalid URL, Unreachable, AccessRefused, or NniManagerError for another server.
     """
@@ -142,8 +144,8 @@ def reach_remote(url: str, token: str = "") -> ManagerClient:
         raise _not_a_manager(client)
     if not fits(__version__, version):
         raise NniManagerError(
-            f"the manager at {client.address} is version {version}, this nnictl is {__version__}: their first two"
-            " numbers must be equal; install the manager's version here"
+            f"the manager at {client.address} has version {version}, this nnictl has {__version__}: their first two"
+            " numbers must be equal. Install the manager's version here"
         )
     return client
 
@@ -155,7 +157,7 @@ def _description(client: ManagerClient, has_token: bool) -> Any:
     try:
         return client.daemon()
     except TokenRefused:
-        shown = "does not take the token it was shown" if has_token else "wants a token"
+        shown = "refuses this token" if has_token else "requires a token"
         raise TokenRefused(
             f"the manager at {client.address} {shown}; set NNI_MANAGER_TOKEN, or give --token-file"
         ) from None
@@ -165,6 +167,6 @@ def _description(client: ManagerClient, has_token: bool) -> Any:
 
 def _not_a_manager(client: ManagerClient) -> NniManagerError:
     return NniManagerError(
-        f"what answers at {client.address} is no nni_manager; give --manager (or NNI_MANAGER_ADDRESS) the address"
+        f"the server at {client.address} is not nni_manager; set --manager (or NNI_MANAGER_ADDRESS) to the address"
         " that `nni-manager serve` prints"
     )

@@ -46,35 +46,37 @@ Query = Mapping[str, str | int | list[str] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`path` starts with a slash; None in `query`: not given; `body` is sent as JSON unless None; `file` is streamed as
-    it is."""
+    """A request to the daemon.
+
+    `path` starts with a slash. None in `query`: not given. `body` is sent as JSON unless None; `file` is streamed
+    unchanged.
+    """
 
     method: str
     path: str
     query: Query
     body: object = None
     file: Path | None = None
-    #: Seconds of silence after which the daemon counts as gone; None: no limit.
+    #: Seconds of silence after which the daemon counts as dead; None: unlimited.
     timeout_s: float | None = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer of the 2xx kind."""
+    """An answer with a status 2xx."""
 
     headers: Mapping[str, str]
     body: bytes
 
 
 def exchange(address: Address, request: Request) -> Answer:
-    """Sends a request and reads the whole answer. Raises Unreachable, or the error in the answer
-    (`_error_of`)."""
+    """Send a request and read the whole answer. Raises Unreachable, or the error in the answer (`_error_of`)."""
     with open_answer(address, request) as response:
         return Answer(headers=dict(response.headers.items()), body=_body(response, address))
 
 
 def _body(response: http.client.HTTPResponse, address: Address) -> bytes:
-    """The whole body. Raises NotAnAnswer where it is too long, and TimeoutError where it comes too slowly."""
+    """The whole body. Raises NotAnAnswer if it is too long, TimeoutError if it arrives too slowly."""
     parts, size, begun_s = [], 0, time.monotonic()
     while part := response.read1(_PART_BYTES):
         parts.append(part)
@@ -87,18 +89,18 @@ def _body(response: http.client.HTTPResponse, address: Address) -> bytes:
 
 
 def not_an_answer(address: Address, why: object) -> NotAnAnswer:
-    return NotAnAnswer(f"what the manager at {address} sent is not an answer of a manager: {why}")
+    return NotAnAnswer(f"the server at {address} did not send an answer of a manager: {why}")
 
 
 def find_silence(address: Address) -> str:
-    """The sentence about a daemon that does not answer a simple request; empty: it answers, or nothing listens."""
+    """The message about a daemon that does not answer a simple request; empty if it answers or nothing listens."""
     request = Request(method="GET", path="/api/v1/daemon", query={}, timeout_s=silence.PROBE_S)
     try:
         exchange(address, request)
     except Unreachable as error:
         if isinstance(error.__cause__, TimeoutError):
-            return f"Waiting for the daemon at {address}, which does not answer. Its log may say why."
-    except NniManagerError:  # it refuses the request: an answer
+            return f"Waiting for the daemon at {address}, which does not answer. See its log."
+    except NniManagerError:  # a refusal is an answer, too
         pass
     return ""
 
@@ -107,8 +109,10 @@ def find_silence(address: Address) -> str:
 def open_answer(
     address: Address, request: Request, cut_off: CutOff | None = None
 ) -> Iterator[http.client.HTTPResponse]:
-    """An answer of the 2xx kind that is still arriving; leaving closes the connection. `cut_off`: may end it earlier,
-    which raises Unreachable here."""
+    """An arriving answer with a status 2xx; leaving the context closes the connection.
+
+    `cut_off` may end it earlier, which raises Unreachable here.
+    """
     cut_off = cut_off or CutOff()
     connection = _connection(address, request.timeout_s)
     try:
@@ -131,19 +135,19 @@ class CutOff:
     """Ends an answer for the thread that waits for its next part; called by another thread."""
 
     def __init__(self) -> None:
-        # a socket that is being closed is not shut down: its number may be another file's by then
+        # do not shut down a socket that is being closed, because another file may have its number
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_due = False
 
     def watch(self, connected: socket.socket | None) -> None:
-        """Sets the socket of the answer; None: it is about to be closed."""
+        """Set the socket of the answer; None: it is about to be closed."""
         with self._lock:
             self._socket = connected
             self._shut_if_due()
 
     def now(self) -> None:
-        """Ends the answer, also one that is still to be opened."""
+        """End the answer, also before it is opened."""
         with self._lock:
             self._is_due = True
             self._shut_if_due()
@@ -191,7 +195,7 @@ def _connection(address: Address, timeout_s: float | None) -> http.client.HTTPCo
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """Speaks HTTP to a control socket; the host name only fills the Host header."""
+    """HTTP over a control socket; the host name is only for the Host header."""
 
     def __init__(self, address: Address, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
@@ -202,8 +206,10 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The lines of an answer as they arrive. Raises HTTPException where the connection breaks, at which the lines of
-    `http.client` end as at the answer's end."""
+    """The lines of an answer as they arrive.
+
+    Raises HTTPException if the connection breaks, unlike the lines of `http.client`, which just end.
+    """
     rest = b""
     while part := response.read1():
         *lines, rest = (rest + part).split(b"\n")
@@ -213,7 +219,7 @@ def arriving_lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The data of each event. Comments (keep-alives) and an unfinished last event are left out."""
+    """The data of each event, without comments (keep-alives) and an unfinished last event."""
     data: list[str] = []
     size = 0
     for line in lines:
@@ -231,12 +237,15 @@ def read_events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class EventStream:
-    """The data of each event of an answer, as they arrive. The connection is opened at the first one, and closed at the
-    end, by `close`, and when nothing refers to the stream any more. Raises Unreachable where the daemon dies."""
+    """The data of each event of an answer, as they arrive.
+
+    The connection opens with the first event. It closes at the end, by `close`, or when nothing refers to the stream
+    any longer. Raises Unreachable if the daemon dies.
+    """
 
     def __init__(self, address: Address, request: Request) -> None:
         self._cut_off = CutOff()
-        self._events = _events(address, request, self._cut_off)  # no method: it must not refer to this object
+        self._events = _events(address, request, self._cut_off)  # a function, because it must not refer to this object
 
     def __iter__(self) -> Self:
         return self
@@ -245,7 +254,7 @@ class EventStream:
         return next(self._events)
 
     def close(self) -> None:
-        """Ends the stream, from any thread; a thread that waits for the next event waits no longer."""
+        """End the stream, from any thread, including a wait for the next event."""
         self._cut_off.now()
         with suppress(ValueError):  # another thread is reading, and closes the connection
             self._events.close()
@@ -287,12 +296,12 @@ _ERRORS: dict[int, type[NniManagerError]] = {
 
 
 def _error_of(status: int, body: bytes, *, has_next: bool = False) -> NniManagerError:
-    """The error for an answer; its text is the answer's sentence. `has_next`: the next daemon would do it."""
+    """The error for an answer, with the answer's message. `has_next`: the next daemon could handle the request."""
     answer = _object(body)
     problems, warnings = ([_problem(one) for one in answer.get(name) or []] for name in ("problems", "warnings"))
     if problems:
         return ConfigInvalid(problems, warnings)
-    sentence = answer.get("error") or f"the daemon answered with status {status} and no explanation; see its log"
+    sentence = answer.get("error") or f"the daemon answered with status {status} without explanation; see its log"
     kind = Ending if status == HTTPStatus.CONFLICT and has_next else _ERRORS.get(status, NniManagerError)
     return kind(printable(str(sentence)))
 
@@ -306,7 +315,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _problem(entry: dict[str, Any]) -> Problem:
-    """Raises NotAnAnswer."""
+    """A problem in an answer. Raises NotAnAnswer."""
     line = entry.get("line")
     texts = {name: printable(str(entry.get(name) or "")) for name in ("message", "field", "file")}
     return Problem(**texts, line=line if isinstance(line, int) else 0)

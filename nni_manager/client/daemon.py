@@ -1,4 +1,4 @@
-"""Finds the daemon of a data directory, and starts it when none runs."""
+"""Finds the daemon of a data directory, and starts it if none runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _KilledAtStart(NniManagerError):
 
 
 def reach(data_dir: Path) -> Address:
-    """The address of the daemon, which is started if none runs. Raises NniManagerError when it does not start."""
+    """The address of the daemon, which is started if none runs. Raises NniManagerError if it does not start."""
     address = find(data_dir)
     if address is not None:
         return address
@@ -42,7 +42,10 @@ def reach(data_dir: Path) -> Address:
 
 
 def reach_again(data_dir: Path, error: NniManagerError) -> Address:
-    """The address of the daemon after one that has ended, or is about to (`error` is Ending). Raises as `reach`."""
+    """The address of the next daemon after one that has ended, or is about to (`error` is Ending).
+
+    Raises the exceptions of `reach`.
+    """
     if not isinstance(error, Ending):
         return reach(data_dir)
     ending = read_pointer(data_dir)
@@ -53,9 +56,9 @@ def reach_again(data_dir: Path, error: NniManagerError) -> Address:
 
 
 def has_nothing(data_dir: Path) -> bool:
-    """Whether a data directory was never used by a daemon and contains no experiment's folder.
+    """Whether no daemon ever used a data directory, and it contains no experiment's folder.
 
-    False if the directory cannot be read: starting a daemon there then reports why.
+    False if the directory is unreadable; starting a daemon there then reports the reason.
     """
     try:
         names = os.listdir(data_dir)
@@ -67,10 +70,10 @@ def has_nothing(data_dir: Path) -> bool:
 
 
 def find_running(data_dir: Path) -> Address | None:
-    """The address of the daemon; None: none runs. Raises NniManagerError if it runs and cannot be reached."""
+    """The address of the daemon, or None if none runs. Raises NniManagerError if it is unreachable."""
     address = find(data_dir)
     if address is None and is_taken(data_dir):
-        raise NniManagerError(f"the daemon of {data_dir} runs and cannot be reached; see {data_dir / LOG_FILE}")
+        raise NniManagerError(f"the daemon of {data_dir} is running but unreachable; see {data_dir / LOG_FILE}")
     return address
 
 
@@ -80,27 +83,27 @@ def is_running(data_dir: Path) -> bool:
 
 
 def start(data_dir: Path, command: Sequence[str]) -> None:
-    """Runs `command` in the background, with ``--ready-fd N`` added, and returns once the daemon is ready.
+    """Run `command` in the background, with ``--ready-fd N`` added, and return when the daemon is ready.
 
     The daemon writes the line ``ready`` to that descriptor, or ``error: <sentence>``. Raises NniManagerError with that
-    sentence, or when the daemon ends without either line.
+    message, or if the daemon ends without either line.
     """
     reader, writer = os.pipe()
     with open(reader, encoding="utf-8", errors="replace") as lines:
         try:
             process = _spawn([*command, "--ready-fd", str(writer)], data_dir, writer)
         finally:
-            os.close(writer)  # so that the end of the process is the end of `lines`
+            os.close(writer)  # so that the end of the process ends `lines`
         word = lines.readline().strip()
     if word != "ready":
         raise _failure(word, process, data_dir)
-    process.returncode = 0  # it lives on; no warning at exit about a child that was not waited for
+    process.returncode = 0  # the daemon keeps running; prevents a warning at exit about an unawaited child
 
 
 def _started(data_dir: Path) -> Address:
     try:
         start(data_dir, _command(data_dir))
-    except _KilledAtStart:  # the signal was probably not meant for the next one
+    except _KilledAtStart:  # the signal was probably not meant for the next attempt
         start(data_dir, _command(data_dir))
     except NniManagerError:
         if (lost := _found_again(data_dir)) is None:
@@ -114,9 +117,9 @@ def _started(data_dir: Path) -> Address:
 
 
 def _found_again(data_dir: Path) -> Address | None:
-    """The address of a daemon that runs and could not be reached; None: none runs, or it stays out of reach.
+    """The address of a daemon that was unreachable, or None if none runs or it stays unreachable.
 
-    A removed socket, as at log-out, is made again by the daemon within seconds.
+    The daemon restores a removed socket, for example after a logout, within seconds.
     """
     deadline = time.monotonic() + _LOST_S
     while (address := find(data_dir)) is None and time.monotonic() < deadline and is_taken(data_dir):
@@ -131,7 +134,7 @@ def _command(data_dir: Path) -> list[str]:
 
 
 def _spawn(command: Sequence[str], data_dir: Path, writer: int) -> subprocess.Popen[bytes]:
-    put_aside(data_dir / LOG_FILE)  # a daemon that is ending writes on into its own
+    put_aside(data_dir / LOG_FILE)  # a daemon that is ending keeps writing to its own log
     with open(data_dir / LOG_FILE, "ab") as log:
         return tried_again(
             lambda: subprocess.Popen(
@@ -157,9 +160,9 @@ def _failure(word: str, process: subprocess.Popen[bytes], data_dir: Path) -> Nni
 
 @contextmanager
 def _starting(data_dir: Path) -> Iterator[None]:
-    """Holds the start lock; commands that wait for it find the daemon running afterwards.
+    """Hold the start lock; commands that wait for it find the daemon running afterwards.
 
-    Raises InvalidInput for a data directory that cannot be used.
+    Raises InvalidInput for an unusable data directory.
     """
     try:
         make_data_directory(data_dir)
@@ -172,14 +175,14 @@ def _starting(data_dir: Path) -> Iterator[None]:
 
 
 def _wait_for(lock: BinaryIO, path: Path) -> None:
-    """Takes the lock. Raises NniManagerError, naming the process that holds it, after `_LOCK_PATIENCE_S`."""
+    """Take the lock. After `_LOCK_PATIENCE_S`, raises NniManagerError that names the holding process."""
     began, told = time.monotonic(), False
     while not try_lock(lock.fileno()):
         waited_s = time.monotonic() - began
         if waited_s > _LOCK_PATIENCE_S:
             raise NniManagerError(
-                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s: no other process can start"
-                " the daemon meanwhile; end that process, then try again"
+                f"{_holder(path)} has held {path} for more than {_LOCK_PATIENCE_S:.0f} s, so no other process can start"
+                " the daemon; end that process, then try again"
             )
         if waited_s > _TELL_AFTER_S and not told:
             told = True

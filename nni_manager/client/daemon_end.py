@@ -23,14 +23,17 @@ _LOOK_S = 0.5
 
 @contextmanager
 def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> Iterator[None]:
-    """Waits, after the block in which experiments are stopped, for a daemon that ends with the last one: then its
-    keeper, socket and pointer file are gone. `of_all`: all are stopped, which ends the daemon even if none was open."""
+    """Wait, after a block that stops experiments, for a daemon that ends with the last one.
+
+    Its keeper, socket and pointer file are then gone. `of_all`: the block stops all experiments, which ends the daemon
+    even if none was open.
+    """
     process = _process(client, of_all)
     try:
         yield
         if process is not None:
             _wait(process, client)
-            with suppress(ChildProcessError):  # of a child: so that its entry does not stay among the processes
+            with suppress(ChildProcessError):  # reap a child, so that it does not stay as a zombie
                 os.waitid(os.P_PIDFD, process, os.WEXITED | os.WNOHANG)
     finally:
         if process is not None:
@@ -38,9 +41,9 @@ def waiting_for_daemon_end(client: ManagerClient, *, of_all: bool = False) -> It
 
 
 def _process(client: ManagerClient, of_all: bool) -> int | None:
-    """A descriptor of the daemon's process; None: the daemon does not end with this stop, or runs elsewhere.
+    """A descriptor of the daemon's process; None if it does not end with this stop, or runs elsewhere.
 
-    It is opened before the stop, after which another process may get the id.
+    It is opened before the stop, because another process may get the id afterwards.
     """
     if not client.is_here:
         return None
@@ -49,7 +52,7 @@ def _process(client: ManagerClient, of_all: bool) -> int | None:
         return None
     try:
         return os.pidfd_open(daemon["pid"])
-    except OSError:  # in another container the process has another id
+    except OSError:  # in another container, the process has another id
         return None
 
 
@@ -61,7 +64,7 @@ def _has_work(client: ManagerClient) -> bool:
 
 
 def _wait(process: int, client: ManagerClient) -> None:
-    """Waits for the process to end; gives up once the daemon has work again."""
+    """Wait for the end of the process; give up when the daemon has work again."""
     poll = select.poll()
     poll.register(process, select.POLLIN)
     deadline = time.monotonic() + _PATIENCE_S

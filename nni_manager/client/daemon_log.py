@@ -1,4 +1,4 @@
-"""The file for the output of a daemon in the background: begun anew where it is large, and one earlier is kept."""
+"""The log file of a background daemon. A large file is rotated, and one earlier file is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OUTPUT = (1, 2)
 
 
 def put_aside(log: Path) -> bool:
-    """Moves a large log; processes that have it open write on into it. False: it is not large, or cannot be moved."""
+    """Move a large log; processes that have it open keep writing to it. False if it is small or cannot be moved."""
     with suppress(OSError):
         if log.stat().st_size > _LARGE_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
@@ -25,9 +25,9 @@ def put_aside(log: Path) -> bool:
 
 
 def renew(log: Path, descriptors: Sequence[int] = _OUTPUT) -> None:
-    """Puts a large log aside and lets the descriptors that write to it go on in a new one.
+    """Move a large log and redirect the descriptors that write to it to a new one.
 
-    Descriptors of something else, as of a terminal or of a service manager's file, stay as they are.
+    Other descriptors, such as those of a terminal or of a service manager's file, are kept.
     """
     with suppress(OSError):
         before = log.stat()

@@ -1,5 +1,4 @@
-"""The data directory and its lock files, private to their owner: a file that others can open, they can lock for
-ever."""
+"""The data directory and its lock files, private to their owner, because others could hold an open lock file."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ from trial_runner.wire.descriptors import try_lock
 
 
 def make_data_directory(path: Path) -> None:
-    """Makes the data directory if it is missing, and makes it private (NNI's are not).
+    """Create the data directory if it is missing, and make it private (NNI's are not).
 
-    A folder that holds other files too, or is another user's, keeps its mode. Raises OSError, and InvalidInput for a
-    path that databases cannot hold.
+    A folder with other files, or of another user, keeps its mode. Raises OSError, and InvalidInput for a path that
+    databases cannot store.
     """
     require_text(f"the data directory {str(path)!a}", str(path))
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,9 +40,9 @@ def _tighten(path: Path) -> None:
             path.chmod(stat.S_IMODE(status.st_mode) & 0o700)
 
 
-#: Variable that has the effect of ``--insecure-data-dir`` when it is not empty.
+#: Variable with the effect of ``--insecure-data-dir`` if it is not empty.
 INSECURE_VARIABLE = f"{SETTINGS_PREFIX}INSECURE_DATA_DIR"
-#: Files and folders of the data directory that the daemon obeys.
+#: Files and folders of the data directory that control the daemon.
 _OBEYED = (
     *("settings.yml", "algorithms.json", "identity", "keeper", "control.json"),
     *(f"index.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")),
@@ -51,14 +50,14 @@ _OBEYED = (
 
 
 def require_trusted(path: Path) -> None:
-    """Refuses a data directory that another user has made, or could change: its settings hold tokens, and its files
-    name commands that run as this user. Root is accepted; a folder of this user is made private.
+    """Refuse a data directory that another user owns or could change.
 
-    Raises InvalidInput, unless `INSECURE_VARIABLE` is set.
+    Its settings contain tokens, and its files name commands that run as this user. Root's folders are accepted; a
+    folder of this user is made private. Raises InvalidInput, unless `INSECURE_VARIABLE` is set.
     """
     if os.environ.get(INSECURE_VARIABLE):
         return
-    with suppress(FileNotFoundError, NotADirectoryError):  # it will be made
+    with suppress(FileNotFoundError, NotADirectoryError):  # it will be created
         _tighten(path)
         status = path.stat()
         if not _is_trusted(path, status.st_uid):
@@ -70,14 +69,14 @@ def require_trusted(path: Path) -> None:
 
 
 def _require_trusted_file(directory: Path, path: Path) -> None:
-    """Checks the owner of a file; of a link, the owners of the link and of its target. Raises InvalidInput."""
+    """Check the owner of a file; for a link, the owners of link and target. Raises InvalidInput."""
     for follows in (False, True):
         try:
             owner = path.stat(follow_symlinks=follows).st_uid
-        except OSError:  # it is missing, or cannot be read, which is said when it is
+        except OSError:  # it is missing, or unreadable, which is reported on reading
             return
         if not _is_trusted(directory, owner):
-            raise InvalidInput(_advice(f"{path} belongs to {_user(owner)}, who could run commands as you with it"))
+            raise InvalidInput(_advice(f"{path} belongs to {_user(owner)}, whose commands it could run as you"))
 
 
 def _is_trusted(directory: Path, owner: int) -> bool:
@@ -96,10 +95,10 @@ def _advice(sentence: str) -> str:
 
 
 def open_lock(path: Path) -> BinaryIO:
-    """A lock file, made if missing, that no other user can open or hold. Raises OSError."""
+    """A lock file, created if missing, that no other user can open or hold. Raises OSError."""
     lock = open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
     with suppress(OSError):
-        os.fchmod(lock.fileno(), 0o600)  # another may have made it
+        os.fchmod(lock.fileno(), 0o600)  # another user may have created it
     return lock
 
 
@@ -121,23 +120,25 @@ SERVICE_FILE = "service.json"
 
 
 def note_service(data_directory: Path, address: str, words: Sequence[str]) -> None:
-    """Notes the address of a service that is open, and the command line that opens it again; the note outlasts a daemon
-    that is killed. Raises OSError."""
+    """Store the address of an open service and the command line that reopens it, also for after a kill.
+
+    Raises OSError.
+    """
     entry = {"address": address, "command": shlex.join(words)}
     foreign_files.write_whole(os.path.realpath(data_directory), SERVICE_FILE, json.dumps(entry).encode())
 
 
 def forget_service(data_directory: Path) -> None:
-    """Removes the note: the service was closed on purpose."""
+    """Remove the note, because the service was closed intentionally."""
     with suppress(OSError):
         (data_directory / SERVICE_FILE).unlink(missing_ok=True)
 
 
 def lost_service(data_directory: Path) -> str:
-    """A sentence on the service that a killed daemon had open; empty: there was none."""
+    """The message about a killed daemon's service, or empty."""
     try:
         noted = json.loads((data_directory / SERVICE_FILE).read_text(encoding="utf-8"))
         address, command = str(noted["address"]), str(noted["command"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-    return f"nothing listens at {address} any more: the daemon that did was killed; `{command}` opens it again"
+    return f"the service at {address} is gone, because its daemon was killed; `{command}` opens it again"

@@ -1,4 +1,4 @@
-"""The address of an experiment's page, as a caller sees it, and the endpoint that a caller asks for."""
+"""The address of an experiment's page for a caller, and the endpoint that a caller requests."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 #: Addresses of a listener on all interfaces, which a browser cannot open.
-_ANY = ("0.0.0.0", "::")  # noqa: S104 (what is looked for)
+_ANY = ("0.0.0.0", "::")  # noqa: S104 (only compared)
 
 
 def wish(place: ChosenDaemon, port: int | None, url_prefix: str | None = None) -> Json:
-    """The endpoint to ask for. Without a port the daemon decides: it opens none if its service has the page.
+    """The requested endpoint. Without a port, the daemon decides: it opens none if its service has the page.
 
-    Raises InvalidInput for an environment whose port is invalid.
+    Raises InvalidInput for an invalid port in the environment.
     """
     found: Json = {"port": port, "urlPrefix": url_prefix or ""}
     variable = os.environ.get(PORT_VARIABLE, "")
@@ -34,16 +34,19 @@ def wish(place: ChosenDaemon, port: int | None, url_prefix: str | None = None) -
 
 
 def page(experiment: Json, client: ManagerClient, place: ChosenDaemon) -> str:
-    """The address of an experiment's page: its own, else the one on the daemon's service; empty: it has none, or the
-    manager sent an address that is unsafe as a link."""
+    """The address of an experiment's page: its own, else the one on the daemon's service.
+
+    Empty if it has none, or the manager sent an address that is unsafe as a link.
+    """
     found = own_page(experiment, place) or service_page(client, str(experiment["id"]), place)
     return found if _is_link(found) else ""
 
 
 def own_page(experiment: Json, place: ChosenDaemon) -> str:
-    """The address of an experiment's own page; empty: it has none.
+    """The address of an experiment's own page, or empty.
 
-    For a manager elsewhere, the host is that of the manager's URL: the daemon cannot know its machine's name outside.
+    For a manager on another machine, the host is from the manager's URL, because the daemon does not know its external
+    name.
     """
     endpoint = experiment.get("endpoint")
     if not endpoint:
@@ -57,9 +60,9 @@ def own_page(experiment: Json, place: ChosenDaemon) -> str:
 
 
 def service_page(client: ManagerClient, id: str, place: ChosenDaemon) -> str:
-    """The address of an experiment's page on the daemon's service; empty: the daemon listens on no port.
+    """The address of an experiment's page on the daemon's service; empty if the daemon listens on no port.
 
-    It begins with the URL of a manager elsewhere, or on this machine with an address that the daemon listens on.
+    It begins with the URL of a manager on another machine, or with a local address of the daemon.
     """
     if place.is_remote:
         return f"{place.url.rstrip('/')}/experiments/{id}"
@@ -79,5 +82,5 @@ def _reachable(address: str) -> str:
 
 
 def _is_link(address: str) -> bool:
-    """Whether it is an address of the web, and no script or control sequence of a manager."""
+    """Whether an address from a manager is a web address, not a script or control sequence."""
     return address.lower().startswith(("http://", "https://")) and address.isprintable() and " " not in address

@@ -1,4 +1,4 @@
-"""Values as people read them, in one line."""
+"""Formats values for users, in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nni_manager.domain.experiment import ExperimentStatus
 
 
 def number(value: object, digits: int = 6) -> str:
-    """A result as people read it; empty when there is none."""
+    """A result for users, or empty."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "" if value is None else compact(value)
     return formats.number(value, digits)
@@ -35,7 +35,7 @@ def best_label(state: Mapping[str, Any]) -> str:
 
 
 def objectives(state: Mapping[str, Any]) -> str:
-    """The objectives of an experiment's state in words, such as ``accuracy (highest), latency (lowest)``."""
+    """The objectives of an experiment's state as text, such as ``accuracy (highest), latency (lowest)``."""
     return ", ".join(f"{name}{direction(mode)}" for name, mode in (state.get("objectives") or {}).items())
 
 
@@ -45,7 +45,7 @@ def compact(value: object) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """A moment, given in milliseconds since the epoch, in local time with its zone; empty for None."""
+    """A time in milliseconds since the epoch as local time with zone; empty for None."""
     return "" if ms is None else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 

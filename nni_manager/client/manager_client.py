@@ -1,5 +1,7 @@
-"""A method for each route of the REST API that commands and programs ask. Results are the API's documented JSON:
-camelCase, times in milliseconds."""
+"""The REST client of commands and programs, with a method per route.
+
+Results are the API's documented JSON: camelCase, times in milliseconds.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,17 @@ class LogPart:
 
 
 class ManagerClient:
-    """The client of one daemon; keeps no connection between calls.
+    """The client of a daemon; keeps no connection between calls.
 
     Every method raises Unreachable, AccessRefused, NotFound, Conflict, InvalidInput, ConfigInvalid (with problems),
-    StoreUnavailable, or NniManagerError with the daemon's sentence.
+    StoreUnavailable, or NniManagerError with the daemon's message.
     """
 
     def __init__(self, address: Address, again: Callable[[NniManagerError], Address] | None = None) -> None:
-        """`again`: finds the next daemon when this one has ended (NobodyListens) or is about to (Ending), at the first
-        call, and whenever an experiment is to be opened; None: no other is asked."""
+        """`again`: finds the next daemon if this one has ended (NobodyListens) or is about to (Ending).
+
+        It is used for the first call, and for calls that open an experiment. None: use only this daemon.
+        """
         self.address = address
         self._again = again
         self._was_asked = False
@@ -78,7 +82,7 @@ class ManagerClient:
         return self._get("/api/v1/daemon")
 
     def stop_daemon(self, *, experiments: bool = False) -> None:
-        """Asks the daemon to end. Jobs go on unless `experiments`: then all experiments are stopped first."""
+        """Ask the daemon to end. Jobs keep running unless `experiments`, which stops all experiments first."""
         self._call("POST", "/api/v1/daemon/stop", {"experiments": experiments}, timeout_s=None)
 
     # Experiments
@@ -120,18 +124,20 @@ class ManagerClient:
         return str(self._json("POST", _EXPERIMENTS, body, timeout_s=_PACKING_TIMEOUT_S, opens=True)["id"])
 
     def plan(self, config: str, **caller: Any) -> list[Json]:
-        """Where the first trials would go, by training service. `caller`: the other arguments of `create`."""
+        """Where the first trials would run, by training service. `caller`: the other arguments of `create`."""
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         return list(self._json("POST", "/api/v1/platforms/plan", body, timeout_s=_PACKING_TIMEOUT_S)["services"])
 
     def clean(self, platforms: Sequence[str] = ()) -> list[Json]:
-        """Ends the jobs that closed experiments left on these platforms, or on all; returns the outcome of each."""
+        """End leftover jobs of closed experiments on these platforms, or on all; return the outcome of each."""
         body = {"platforms": list(platforms)}
         return list(self._json("POST", "/api/v1/platforms/clean", body, timeout_s=None)["cleaned"])
 
     def left(self, config: str, *, remove: Sequence[str] | None = None, **caller: Any) -> list[Json]:
-        """Objects that experiments left on a config's services, by service. `remove`: the objects of experiments with
-        these ids are removed; only those are returned. `caller`: the other arguments of `create`."""
+        """Leftover objects of experiments on a config's services, by service. `caller`: as in `plan`.
+
+        `remove`: remove and return only the objects of experiments with these ids.
+        """
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
         found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)
@@ -142,14 +148,14 @@ class ManagerClient:
         return list(self._get(_EXPERIMENTS, {"status": status})["experiments"])
 
     def provenance(self, id: str) -> Json | None:
-        """What is needed to repeat an experiment; None: nothing was recorded."""
+        """The provenance record of an experiment, or None."""
         try:
             return self._get(f"{_experiment(id)}/provenance")
         except NotFound:
             return None
 
     def disk_use(self, id: str) -> Json:
-        """The room that an experiment takes on the manager's machine, in bytes by part."""
+        """The disk use of an experiment on the manager's machine, in bytes by part."""
         return self._get(f"{_experiment(id)}/disk")
 
     def disk(self) -> Json:
@@ -157,7 +163,7 @@ class ManagerClient:
         return self._get("/api/v1/disk")
 
     def start_tensorboard(self, id: str, trials: Sequence[str], port: int | None = None) -> Json:
-        """Starts TensorBoard on the manager's machine for these trials; returns once it answers."""
+        """Start TensorBoard on the manager's machine for these trials; return when it answers."""
         body: Json = {"trials": list(trials)} | ({"port": port} if port is not None else {})
         return self._json("POST", f"{_experiment(id)}/tensorboards", body, timeout_s=_CODE_TIMEOUT_S)
 
@@ -197,20 +203,21 @@ class ManagerClient:
         debug: bool = False,
         secrets: Mapping[str, str] | None = None,
     ) -> Json:
-        """`endpoint` as in `create`; `working_directory`: parent of the experiment's folder, if that was moved;
-        `secrets`: reference → new value."""
+        """Open a stopped experiment, or continue one on hold. `secrets`: reference → new value.
+
+        `endpoint`: as in `create`; `working_directory`: parent of a moved folder.
+        """
         body: Json = {"endpoint": endpoint, "workingDirectory": working_directory, "debug": debug}
         body |= {"secrets": dict(secrets)} if secrets else {}
         return self._json("POST", f"{_experiment(id)}/resume", body, opens=True)
 
     def renew_secrets(self, id: str, secrets: Mapping[str, str], environment: Mapping[str, str] | None = None) -> None:
-        """`secrets`: reference → new value; others stay. `environment`: for an experiment without its private file;
-        None: the daemon's."""
+        """Replace `secrets`, reference → new value. `environment`: for an experiment without its private file."""
         body = {"secrets": dict(secrets), "environment": None if environment is None else dict(environment)}
         self._call("PUT", f"{_experiment(id)}/credentials", body)
 
     def view(self, id: str, *, endpoint: Json | None = None, working_directory: str | None = None) -> Json:
-        """Opens a stopped experiment, even one unknown to the daemon, for reading only."""
+        """Open a stopped experiment for reading, even one unknown to the daemon."""
         body = {"id": id, "workingDirectory": working_directory, "endpoint": endpoint}
         return self._json("POST", f"{_EXPERIMENTS}/view", body, opens=True)
 
@@ -219,16 +226,15 @@ class ManagerClient:
         self._call("DELETE", _experiment(id))
 
     def import_data(self, id: str, data: Sequence[Mapping[str, object]]) -> None:
-        """Gives the tuner results: `data`, [{parameter, value}]."""
+        """Import results for the tuner: `data`, [{parameter, value}]."""
         self._call("POST", f"{_experiment(id)}/import", [dict(entry) for entry in data])
 
     def export(self, id: str) -> list[Json]:
-        """Parameters and results of all trials that succeeded, with ``pareto`` where there are objectives."""
+        """Parameters and results of all successful trials, with ``pareto`` if there are objectives."""
         return list(self._decoded(self._call("GET", f"{_experiment(id)}/export"), "objects"))
 
     def events(self, id: str) -> EventStream:
-        """The experiment's state, now and after every change, until it is closed or the daemon ends. Raises Unreachable
-        where the daemon dies."""
+        """The experiment's state, now and after every change, until its end. Raises Unreachable if the daemon dies."""
         request = Request(method="GET", path=f"{_experiment(id)}/events", query={}, timeout_s=_STREAM_TIMEOUT_S)
         return EventStream(self.address, request)
 
@@ -275,7 +281,7 @@ class ManagerClient:
         return self._get(_trial(id, trial_id))
 
     def kill_trial(self, id: str, trial_id: str) -> None:
-        """Asks a trial to end; returns before it has."""
+        """Request the end of a trial; return before it ends."""
         self._call("POST", f"{_trial(id, trial_id)}/kill")
 
     def metrics(
@@ -313,7 +319,7 @@ class ManagerClient:
         return self._get(f"{_trial(id, trial_id)}/files", {"attempt": attempt})
 
     def trial_file(self, id: str, trial_id: str, name: str, *, attempt: int, offset: int, limit: int) -> LogPart:
-        """A stretch of a file that `trial_files` names."""
+        """A range of a file from `trial_files`."""
         query = {"offset": offset, "limit": limit, "attempt": attempt}
         return self._log(f"{_trial(id, trial_id)}/files/{quote(name)}", query)
 

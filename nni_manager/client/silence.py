@@ -1,4 +1,4 @@
-"""Says on standard error that a daemon does not answer, while a call waits for it."""
+"""Reports on standard error that a daemon does not answer, while a call waits for it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ SILENT_S, PROBE_S = 2.0, 1.0
 
 @contextmanager
 def reported(find_trouble: Callable[[], str]) -> Iterator[None]:
-    """Runs `find_trouble` every `SILENT_S` while the block lasts, in a thread, and prints its first sentence that is
-    not empty."""
+    """Run `find_trouble` every `SILENT_S` in a thread during the block, and print its first message."""
     is_over = threading.Event()
 
     def watch() -> None:

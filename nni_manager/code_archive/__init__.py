@@ -1,8 +1,8 @@
-"""The code archive: a code directory, packed once per experiment for every platform that is not this machine.
+"""The code archive: a code directory, packed once per experiment for platforms other than this machine.
 
-Other packages use `pack`, `copy`, `unpack` (of an upload), and `require_small` before either. Below them: `tree` opens
-files without following links, and judges those that travel, `ignore` reads `.nniignore` as git reads `.gitignore`,
-`walk` lists what travels and counts it, `packing` writes it, `copying` copies it.
+Other packages use `pack`, `copy`, `unpack` (of an upload), and before them `require_small`. `tree` opens files without
+following links, and checks links; `ignore` reads `.nniignore` like git's `.gitignore`; `walk` lists and counts included
+files; `packing` writes and `copying` copies them.
 """
 
 from nni_manager.code_archive.copying import copy

@@ -1,4 +1,4 @@
-"""Copying a code directory as it would travel: the same files, limits and refusals, without a compressed archive."""
+"""Copies a code directory with the same files, limits and errors as an archive, but without compression."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nni_manager.code_archive.walk import check_limits, stamp, walk
 
 
 def copy(code_directory: Path, target: Path) -> None:
-    """Copies what `.nniignore` does not leave out into `target`, a folder; links stay links. Blocks.
+    """Copy files that `.nniignore` does not exclude to the folder `target`; links stay links. Blocks.
 
-    Raises InvalidInput as `packing.pack`, OSError when `target` cannot be written.
+    Raises InvalidInput like `packing.pack`, OSError if `target` cannot be written.
     """
     with Tree(code_directory) as tree:
         for _ in range(ATTEMPTS):

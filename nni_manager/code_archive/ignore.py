@@ -1,8 +1,8 @@
-"""`.nniignore` files: git's patterns, to the letter, as regular expressions.
+"""`.nniignore` files: git's patterns, exactly, as regular expressions.
 
-The library pathspec differs from git: it refuses lines that git takes, such as `a\\`, and reads `s**/a` and `a/***/b`
-in another way (`test_pathspec_differs_from_git`). Text here is bytes decoded as Latin-1, because git matches bytes:
-`?` is one byte. A line break in a file's name is written `NEWLINE`, so that `.` and `$` need no flags.
+The library pathspec differs from git: it refuses lines that git accepts, such as `a\\`, and interprets `s**/a` and
+`a/***/b` differently (`test_pathspec_differs_from_git`). Text here is bytes decoded as Latin-1, because git matches
+bytes: `?` is one byte. A line break in a file name is written `NEWLINE`, so that `.` and `$` need no flags.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def _without_trailing_spaces(line: str) -> str:
 
 
 def _regex(glob: str) -> str | None:
-    """The regular expression of the whole paths that a glob matches; None when it can match nothing."""
+    """The regular expression of the whole paths that a glob matches; None if it never matches."""
     if not glob:
         return None
     if "/" not in glob:
-        # a name alone matches at any depth
+        # a name without slash matches at any depth
         wild = _wild(glob)
         return None if wild is None else f"^(?:.*/)?{wild}$"
     literal, rest = _split(glob.removeprefix("/"))
@@ -61,7 +61,7 @@ def _regex(glob: str) -> str | None:
 
 
 def _split(glob: str) -> tuple[str, str]:
-    """The glob's literal beginning, which is compared apart, and the rest, which a regular expression judges."""
+    """The glob's literal beginning, which is compared separately, and the rest for a regular expression."""
     literal = re.match(r"[^*?\[\\]*", glob)
     assert literal is not None
     return literal[0], glob[literal.end() :]
@@ -78,7 +78,7 @@ def _wild(glob: str) -> str | None:
 
 
 def _element(glob: str, at: int) -> tuple[str | None, int]:
-    """The regular expression of what begins at `at`, None when nothing matches it, and where the next begins."""
+    """The regular expression of the element at `at`, or None if it never matches, and the next position."""
     if glob[at] == "*":
         return _stars(glob, at)
     if glob[at] == "?":
@@ -102,7 +102,7 @@ def _stars(glob: str, at: int) -> tuple[str, int]:
 
 
 def _set(glob: str, at: int) -> tuple[str | None, int]:
-    """The regular expression of the set ``[…]`` with content from `at` on, and where the next element begins."""
+    """The regular expression of the set ``[…]`` with content from `at`, and the next position."""
     negated = glob.startswith(("!", "^"), at)
     first = at = at + negated
     members: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ _Member = tuple[frozenset[str] | None, str, int]
 
 
 def _member(glob: str, at: int, previous: str) -> _Member:
-    """The characters of one member, None when the set is malformed; the start of a possible range; the next place."""
+    """The characters of a member, None if the set is malformed; the start of a possible range; the next position."""
     if glob.startswith("[:", at):
         return _character_class(glob, at)
     if previous and glob.startswith("-", at) and glob[at + 1 : at + 2] not in ("", "]"):
@@ -130,7 +130,7 @@ def _member(glob: str, at: int, previous: str) -> _Member:
 
 
 def _character(glob: str, at: int) -> tuple[str, int]:
-    """The character of a set at `at`, empty when the pattern ends here, and where the next begins."""
+    """The character of a set at `at`, empty at the end of the pattern, and the next position."""
     at += glob.startswith("\\", at)
     return glob[at : at + 1], at + 1
 
@@ -153,14 +153,14 @@ _CLASSES = {
     "lower": frozenset(string.ascii_lowercase),
     "print": _PRINTABLE,
     "punct": frozenset(string.punctuation),
-    "space": frozenset(" \t\n\r"),  # git knows no others
+    "space": frozenset(" \t\n\r"),  # git knows only these
     "upper": frozenset(string.ascii_uppercase),
     "xdigit": frozenset(string.hexdigits),
 }
 
 
 def _set_regex(members: frozenset[str], negated: bool) -> str | None:
-    """The regular expression of a set of characters, which never matches a slash; None when it can match nothing."""
+    """The regular expression of a set of characters, without slash; None if it never matches."""
     characters = sorted(members - {"/"})
     escaped = "".join(NEWLINE if character == "\n" else f"\\x{ord(character):02x}" for character in characters)
     if negated:
@@ -181,7 +181,7 @@ class IgnoreFile:
     rules: tuple[Rule, ...]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        """Whether this file ignores a path. True: ignored; False: brought back; None: no rule matches."""
+        """Whether this file ignores a path. True: ignored; False: included again; None: no rule matches."""
         below = path[len(self.folder) :]
         for rule in self.rules:
             if (is_folder or not rule.folders_only) and rule.regex.match(below):
@@ -189,7 +189,7 @@ class IgnoreFile:
         return None
 
 
-#: The files that hold in a folder, the nearest first.
+#: The files that apply in a folder, the nearest first.
 IgnoreFiles = tuple[IgnoreFile, ...]
 
 
@@ -202,7 +202,7 @@ def read_ignore_file(folder: str, content: bytes) -> IgnoreFile:
 
 
 def is_ignored(path: str, files: IgnoreFiles, *, is_folder: bool) -> bool:
-    """Whether a path, relative to the code directory, is ignored; symbolic links are no folders."""
+    """Whether a path, relative to the code directory, is ignored. Symbolic links do not count as folders."""
     matchable = _matchable(path)
     for file in files:
         verdict = file.verdict(matchable, is_folder=is_folder)

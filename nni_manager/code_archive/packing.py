@@ -1,6 +1,6 @@
-"""Packing code: list, write a compressed tar file, list again; an unchanged directory is named by its content's hash.
+"""Packs code: lists files, writes a compressed tar file named by the hash of its content, lists again.
 
-Owners, times and permissions are evened out, but for the x bit. PAX headers carry long names and any bytes in them.
+Owners, times and permissions are normalized, except the x bit. PAX headers hold long names with any bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ATTEMPTS = 2
 
 
 class NotWanted(Exception):
-    """Packing was given up, as `is_wanted` answered no."""
+    """Packing was cancelled, because `is_wanted` returned false."""
 
 
 def always() -> bool:
-    """The default of `is_wanted`: packing goes on to its end."""
+    """The default of `is_wanted`: never cancel."""
     return True
 
 
@@ -48,15 +48,15 @@ class Archive:
 
 
 def pack(code_directory: Path, target_folder: Path, is_wanted: Callable[[], bool] = always) -> Archive:
-    """Packs what `.nniignore` does not leave out into `target_folder`/<hash>.tar.gz; reuses one that is there.
+    """Pack files that `.nniignore` does not exclude to `target_folder`/<hash>.tar.gz; reuse an existing archive.
 
-    The same content gives the same bytes, whatever the files' owners and times. Folders are kept even when empty, and
-    `.nniignore` files travel. `target_folder` is made when it is missing, and is never packed itself. Blocks, ten
-    seconds and more for 300 MB; coroutines call it in a thread. `is_wanted` is asked every 256 KB; a no ends it with
-    NotWanted, and nothing is left in `target_folder`.
+    The same content gives the same bytes, independent of owners and times. Empty folders and `.nniignore` files are
+    included. `target_folder` is created if missing, and never packed itself. Blocks for ten seconds or more for 300 MB,
+    so coroutines call it in a thread. `is_wanted` is called every 256 KB; false raises NotWanted and leaves nothing in
+    `target_folder`.
 
-    Raises InvalidInput when the directory cannot travel (missing, too large, unreadable, a link that leads out, a
-    socket or device, or it keeps changing), OSError when `target_folder` cannot be written.
+    Raises InvalidInput if the directory cannot be packed (missing, too large, unreadable, a link that leads out, a
+    socket or device, or it keeps changing), OSError if `target_folder` cannot be written.
     """
     target_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Tree(code_directory) as tree:
@@ -69,19 +69,19 @@ def pack(code_directory: Path, target_folder: Path, is_wanted: Callable[[], bool
 
 
 def require_small(code_directory: Path) -> None:
-    """Checks, without reading the files, that a code directory can travel. Blocks. Raises InvalidInput, as `pack`."""
+    """Check, without reading files, that a code directory can be packed. Blocks. Raises InvalidInput, like `pack`."""
     nothing = os.stat(os.devnull)  # no folder
     with Tree(code_directory) as tree:
         for _ in range(ATTEMPTS):
-            with suppress(Changed):  # it is packed later, and that says so if it still changes
+            with suppress(Changed):  # packing, which comes later, reports it if it still changes
                 check_limits(walk(tree, leave_out=nothing), tree.directory)
                 return
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks an uploaded archive into `folder`, which must be empty; after an error its content is of no use. Blocks.
+    """Unpack an uploaded archive into the empty `folder`, whose content is useless after an error. Blocks.
 
-    Raises InvalidInput for what is no code archive or more than may travel, OSError when `folder` cannot be written.
+    Raises InvalidInput for an invalid or too large archive, OSError if `folder` cannot be written.
     """
     try:
         code_archive.unpack(str(archive), str(folder))
@@ -114,7 +114,7 @@ def _temporary(folder: Path) -> Iterator[IO[bytes]]:
 
 
 def _settle(file: IO[bytes], path: Path) -> Path:
-    # an archive that is there may be on its way to a machine right now: it stays the file it is
+    # do not replace an existing archive, which may be in transfer to a machine
     if not path.exists():
         file.flush()
         os.fsync(file.fileno())
@@ -131,8 +131,10 @@ _FORMAT = b"code archive 1"
 
 
 def write_tar(tree: Tree, listing: Listing, target: IO[bytes], is_wanted: Callable[[], bool] = always) -> str:
-    """Writes what is listed as a compressed tar file; answers the hash of the content, 64 hexadecimal digits. Raises
-    Changed, InvalidInput, NotWanted, and OSError for `target`."""
+    """Write the listed files as a compressed tar file; return the hash of the content, 64 hexadecimal digits.
+
+    Raises Changed, InvalidInput, NotWanted, and OSError for `target`.
+    """
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=target, mtime=0) as zipped,
         tarfile.TarFile(
@@ -187,7 +189,7 @@ class _Writer:
             if stamp(os.fstat(descriptor)) != entry.stamp:
                 raise Changed(path)
             source = _Source(self._tree, path, file, self._is_wanted)
-            # of a file object it needs no more than `read`
+            # it needs only `read` of a file object
             self._tar.addfile(member, cast(IO[bytes], source))
         self._note("executable" if entry.is_executable else "file", path, source.digest.hexdigest())
 
@@ -197,7 +199,7 @@ class _Writer:
 
 
 class _Source:
-    """A file as tarfile reads it: hashes what passes through, and tells a file that became shorter."""
+    """A file for tarfile that hashes the data and detects a file that became shorter."""
 
     def __init__(self, tree: Tree, path: str, file: IO[bytes], is_wanted: Callable[[], bool]) -> None:
         self._tree = tree

@@ -1,5 +1,7 @@
-"""A code directory: reading below it without ever following a symbolic link, even one that is put there meanwhile; and
-its listing of files, folders, and symbolic links, which travel as links, so what they lead to must travel too."""
+"""A code directory: reads and lists it without ever following symbolic links, even new ones.
+
+Symbolic links are packed as links, so their targets must be inside the directory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Changed(Exception):
-    """Something below the folder is no longer what it was a moment ago; `path` is relative to the folder."""
+    """A file or folder changed while it was read; `path` is relative to the code directory."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -32,10 +34,10 @@ class Tree:
     """A folder, opened once. Paths below it are relative, with slashes; the empty path is the folder itself."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens the folder. Raises InvalidInput."""
+        """Open the folder. Raises InvalidInput."""
         self.directory = directory
         try:
-            # the user may name the folder by a link
+            # the given path of the folder may be a link
             self._root = os.open(directory, _FOLDER & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidInput(
@@ -59,7 +61,7 @@ class Tree:
             yield descriptor
 
     def _open_folder(self, path: str) -> int:
-        # one part at a time: O_NOFOLLOW guards the last part of a path only
+        # one part at a time, because O_NOFOLLOW checks only the last part of a path
         descriptor = os.dup(self._root)
         for part in path.split("/") if path else ():
             with Descriptor(descriptor) as outer:
@@ -67,7 +69,7 @@ class Tree:
         return descriptor
 
     def open_file(self, folder: int, name: str) -> int | None:
-        """A descriptor of a regular file; None for what is none. Raises OSError; ELOOP when it is a link."""
+        """A descriptor of a regular file; None for other kinds. Raises OSError, ELOOP for a link."""
         descriptor = os.open(name, _FILE, dir_fd=folder)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
@@ -76,7 +78,7 @@ class Tree:
 
     @contextmanager
     def reading(self, path: str) -> Iterator[None]:
-        """Turns an error of the disk about `path` into Changed or InvalidInput."""
+        """Convert a disk error about `path` to Changed or InvalidInput."""
         try:
             yield
         except OSError as error:
@@ -85,18 +87,18 @@ class Tree:
             raise self.refusal(path, f"cannot be read ({error.strerror}); allow this user to read it") from error
 
     def refusal(self, path: str, what: str) -> InvalidInput:
-        """An InvalidInput about `path`, one sentence: what is wrong, and what to do unless the user leaves it out."""
-        # repr: names may hold line breaks and bytes that are no text
+        """An InvalidInput about `path` with the problem and the next step."""
+        # repr: names may contain line breaks and bytes that are not text
         where = f"{path!r} in {str(self.directory)!r}" if path else repr(str(self.directory))
         instead = ", or list it in .nniignore" if path else ""
         return InvalidInput(f"trialCodeDirectory: {where} {what}{instead}.")
 
 
 def contained_target(tree: Tree, folder: str, name: str, target: str) -> str:
-    """The target to pack for the link `folder`/`name`: as it is, or relative when it is an absolute one.
+    """The target to pack for the link `folder`/`name`; an absolute one is made relative.
 
-    Raises InvalidInput when the link leads out of the tree on any part of its way, or to nothing. A link to something
-    that `.nniignore` leaves out is kept: git keeps it too.
+    Raises InvalidInput for a broken link, or one whose path leaves the tree anywhere. A link to a file that
+    `.nniignore` excludes is kept, as by git.
     """
     path = join(folder, name)
     root = os.path.realpath(tree.directory)
@@ -106,13 +108,13 @@ def contained_target(tree: Tree, folder: str, name: str, target: str) -> str:
         reason = f"is a link to {target!r}, which cannot be followed ({error.strerror}); correct the link"
         raise tree.refusal(path, reason) from error
     if found is None:
-        reason = f"is a link that leads out of it, to {target!r}; put what it leads to into the directory"
+        reason = f"is a link that leads out of it, to {target!r}; copy its target into the directory"
         raise tree.refusal(path, reason)
     return os.path.relpath(found, os.path.join(root, folder)) if os.path.isabs(target) else target
 
 
 def _follow(root: str, start: str, target: str) -> str | None:
-    """The path that a link leads to; None when it, or a place on the way, is outside `root`. Raises OSError."""
+    """The path of a link's target; None if it, or a step on the way, is outside `root`. Raises OSError."""
     if os.path.isabs(target):
         place = os.path.realpath(target, strict=True)
         return place if _is_inside(root, place) else None
@@ -120,7 +122,7 @@ def _follow(root: str, start: str, target: str) -> str | None:
     for part in target.split("/"):
         place = os.path.realpath(os.path.join(place, part), strict=True)
         if not _is_inside(root, place):
-            return None  # '../code/model.py' comes back here, but not where it is unpacked
+            return None  # '../code/model.py' leads back here, but not in the unpacked archive
     return place
 
 
@@ -129,7 +131,7 @@ def _is_inside(root: str, place: str) -> bool:
 
 
 def join(folder: str, name: str) -> str:
-    """The path of something in a folder; that of the code directory itself is empty."""
+    """The path of an entry of a folder; the path of the code directory itself is empty."""
     return f"{folder}/{name}" if folder else name
 
 
@@ -149,7 +151,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """A folder of the code directory, without the folders in it."""
+    """A folder of the code directory, without its subfolders."""
 
     #: Relative to the code directory; empty for itself.
     path: str
@@ -162,7 +164,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All that travels of a code directory: folders before what is in them, in the order of their names' bytes."""
+    """All included files of a code directory: folders before their content, in the order of their names' bytes."""
 
     folders: tuple[Folder, ...]
     #: False: there is more, but this is far too much already.
@@ -179,7 +181,7 @@ class Listing:
 
 
 def first_difference(one: Listing, other: Listing) -> str:
-    """The path of the first thing on which two listings do not agree; they must differ."""
+    """The path of the first difference of two listings, which must differ."""
     return min(path for path, _ in set(_things(one)) ^ set(_things(other)))
 
 

@@ -1,5 +1,7 @@
-"""Listing a code directory: what `.nniignore` leaves out is left out, and what cannot travel is refused by name; with
-the limits on how much code may travel: NNI's, counted without what `.nniignore` leaves out."""
+"""Lists a code directory without files that `.nniignore` excludes, and checks NNI's limits of size.
+
+Files that cannot be packed are refused by name. The limits do not count excluded files.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ from nni_manager.code_archive.tree import Entry, Folder, Listing, Tree, containe
 from nni_manager.domain.errors import InvalidInput
 from trial_runner.wire.code_archive import MOST_BYTES, MOST_FILES
 
-#: Files or folders, at which counting stops; so many show which folder holds most.
+#: Number of files or folders at which counting stops; it suffices to find the largest folder.
 FAR_TOO_MANY = 10 * MOST_FILES
 
 
 def check_limits(listing: Listing, directory: Path) -> None:
-    """Checks a listing. Raises InvalidInput that names the folder with the most of what is too much."""
+    """Check a listing. Raises InvalidInput that names the largest folder."""
     if listing.files > MOST_FILES:
         _refuse(listing, directory, f"{listing.files} files", f"{MOST_FILES} files", lambda folder: len(folder.entries))
     if listing.bytes > MOST_BYTES:
@@ -35,13 +37,13 @@ def _refuse(listing: Listing, directory: Path, found: str, allowed: str, weight:
     biggest = _biggest(listing, weight)
     where = f"most of it in {biggest!r}" if biggest else "most of it not in any folder"
     raise InvalidInput(
-        f"trialCodeDirectory: {str(directory)!r} has {found}{so_far}, {where}, but at most {allowed} may travel to a "
-        "trial; list what trials do not need in its .nniignore."
+        f"trialCodeDirectory: {str(directory)!r} has {found}{so_far}, {where}, but at most {allowed} can be sent to "
+        "trials; list files that trials do not need in its .nniignore."
     )
 
 
 def _biggest(listing: Listing, weight: Callable[[Folder], int]) -> str:
-    """The innermost folder that holds more than half of everything, else the biggest that is not in another one."""
+    """The innermost folder with more than half of everything, else the largest top-level folder."""
     totals: Counter[str] = Counter()
     for folder in listing.folders:
         totals.update(dict.fromkeys(_with_folders_above(folder.path), weight(folder)))
@@ -70,14 +72,14 @@ def _megabytes(size: int) -> str:
     return f"{math.ceil(size / 1024**2 * 10) / 10:,.1f} MB"
 
 
-#: Rules are text that a person wrote.
+#: Maximum size of rules, which are handwritten text.
 _MOST_RULES_BYTES = 1024**2
 
 
 def walk(tree: Tree, *, leave_out: os.stat_result) -> Listing:
-    """Everything that travels; `leave_out`: a folder that does not. Ignored folders are not even opened.
+    """All included files, without the folder `leave_out`. Ignored folders are not opened.
 
-    Gives up, with an incomplete listing, when there is far more than may travel. Raises Changed, InvalidInput.
+    Stops with an incomplete listing if the limits are far exceeded. Raises Changed, InvalidInput.
     """
     return _Walk(tree, leave_out).listing()
 
@@ -112,7 +114,7 @@ class _Walk:
             self._open.append((join(path, name), ignore_files))
 
     def _kept(self, descriptor: int, path: str, ignore_files: IgnoreFiles) -> tuple[list[str], list[str]]:
-        """The names of what is not ignored in a folder: first everything but folders, then the folders."""
+        """The names of included entries of a folder: files and links, then folders."""
         kept: tuple[list[str], list[str]] = ([], [])
         with self._tree.reading(path), os.scandir(descriptor) as found:
             for item in found:
@@ -132,7 +134,7 @@ class _Walk:
             return Entry(name=name, target=target, stamp=stamp(found))
         if not stat.S_ISREG(found.st_mode):
             kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special file")
-            raise self._tree.refusal(join(path, name), f"is a {kind}, which cannot travel; remove it")
+            raise self._tree.refusal(join(path, name), f"is a {kind}, which cannot be sent; remove it")
         executable = bool(found.st_mode & 0o111)
         return Entry(name=name, is_executable=executable, size=found.st_size, stamp=stamp(found))
 
@@ -145,7 +147,7 @@ class _Walk:
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise
-                what = "is a symbolic link, and no rules are read through links (nor by git); copy the file instead"
+                what = "is a symbolic link, but rules are not read through links (as in git); copy the file instead"
                 raise self._tree.refusal(join(path, IGNORE_FILE), what) from error
         if file is None:
             return above
@@ -160,7 +162,7 @@ class _Walk:
 
 
 def stamp(found: os.stat_result) -> tuple[int, ...]:
-    """A file's state as numbers, which differ for another file, and after a write or a change of mode."""
+    """A file's state as numbers, which differ for another file and after a write or a change of mode."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 

@@ -1,4 +1,4 @@
-"""Configuration: an experiment file's text becomes an `ExperimentSpec`; the daemon's own settings are read.
+"""Configuration: experiment files → `ExperimentSpec`, and the daemon's settings.
 
-Start at `experiment_file`. Platforms are found through `platform_kit.registry`, when a config names one.
+Start at `experiment_file`. `platform_kit.registry` finds the platforms that a config names.
 """

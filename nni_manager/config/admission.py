@@ -1,7 +1,7 @@
-"""Admission: whether a valid config can become an experiment here.
+"""Admission: whether this daemon can run an experiment with a valid config.
 
-The platforms check whether they can run it and whether trials can mount its shared storage; code that must be sent
-is measured.
+Platforms check whether they can run it and whether trials can mount its shared storage. The size of code that must be
+sent is checked, too.
 
 `create`, `plan`, `nnictl config check` and `nni-manager doctor --config` make the same checks.
 """
@@ -22,13 +22,13 @@ from nni_manager.tuners.registry import CATALOGUE as TUNERS
 
 
 def check(spec: ExperimentSpec) -> None:
-    """Checks all that a daemon refuses without asking a platform, but for users' classes.
+    """Check everything that needs no call to a platform, except users' classes.
 
     Blocks. Raises InvalidInput.
     """
     check_platforms(spec)
     for directory in {code_directory(spec, service): None for service in spec.platforms if sends_code(spec, service)}:
-        from nni_manager.code_archive import require_small  # 40 ms to import, and local trials need none
+        from nni_manager.code_archive import require_small  # takes 40 ms to import; local trials do not need it
 
         require_small(directory)
 
@@ -36,14 +36,16 @@ def check(spec: ExperimentSpec) -> None:
 def check_here(
     spec: ExperimentSpec, data_directory: Path, environment: Mapping[str, str], *, file: str, python: str = ""
 ) -> tuple[ConfigWarning, ...]:
-    """Checks all that `create` refuses without asking a platform: as a daemon on this machine does, and the command.
+    """Check everything that `create` checks without a call to a platform.
 
-    Returns the warnings that `create` gives. `python`: the Python that was asked for to run a user's tuner, or empty.
-    Blocks. Raises InvalidInput.
+    Returns the warnings that `create` gives. `python`: the requested Python for a user's tuner, or empty. Blocks.
+    Raises InvalidInput.
     """
     check(spec)
     class_arguments.check(spec, data_directory, file, python, environment)
-    if not (python or spec.tuner_python or spec.has_user_class):  # no class to check, and that takes time to import
+    if not (
+        python or spec.tuner_python or spec.has_user_class
+    ):  # without a class, save the time of importing the check
         return warnings(spec, file=file)
     import asyncio
 
@@ -61,7 +63,7 @@ def sends_code(spec: ExperimentSpec, service: PlatformSpec) -> bool:
 
 
 def code_directory(spec: ExperimentSpec, service: PlatformSpec) -> Path:
-    """The code directory of trials on this training service, which may have one of its own."""
+    """The code directory of trials on this training service: its own, or the experiment's."""
     return Path(str(service.settings.get("trialCodeDirectory", spec.trial_code_directory)))
 
 
@@ -86,8 +88,10 @@ def _check_storage(service: PlatformSpec, storage: Json) -> None:
 
 
 def warnings(spec: ExperimentSpec, class_direction: str = "", *, file: str = "") -> tuple[ConfigWarning, ...]:
-    """The warnings of an experiment file, and those that its tuner gives reason for. `class_direction`: as in
-    `direction.find`."""
+    """The warnings about an experiment file, including those about its tuner.
+
+    `class_direction`: as in `direction.find`.
+    """
     return (
         *spec.warnings,
         *direction.warnings(spec.canonical, class_direction, file=file),
@@ -96,7 +100,7 @@ def warnings(spec: ExperimentSpec, class_direction: str = "", *, file: str = "")
 
 
 def _too_few_points(spec: ExperimentSpec, file: str) -> list[ConfigWarning]:
-    """The warning that the tuner has gone through the search space before `maxTrialNumber` is reached."""
+    """The warning that the search space has fewer points than `maxTrialNumber`."""
     tuner, most = spec.tuner.name, spec.max_trial_number
     if most is None or tuner not in TUNERS.names or not TUNERS.find(tuner).ends:
         return []

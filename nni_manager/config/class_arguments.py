@@ -1,4 +1,4 @@
-"""Checks arguments of registered algorithms by their own validators, in the command, as NNI does."""
+"""Checks arguments of registered algorithms with their validators, in the command, as NNI does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE = "algorithms.json"
 def check_text(
     text: str, directory: str, file: str, data_directory: Path, python: str, environment: Mapping[str, str]
 ) -> None:
-    """Checks the arguments in an experiment file's text, which is read only where something is registered.
+    """Check the arguments in an experiment file's text if any algorithm is registered.
 
     Raises ConfigInvalid.
     """
@@ -32,9 +32,10 @@ def check_text(
 
 
 def check(spec: ExperimentSpec, data_directory: Path, file: str, python: str, environment: Mapping[str, str]) -> None:
-    """Checks the arguments of an experiment's tuner and assessor. Raises ConfigInvalid with what the validators say.
+    """Check the arguments of an experiment's tuner and assessor.
 
-    `python`: the Python that was asked for to run them, or empty; `environment`: the caller's.
+    `python`: the requested Python for them, or empty; `environment`: the caller's. Raises ConfigInvalid with the
+    messages of the validators.
     """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     python = python or spec.tuner_python
@@ -66,5 +67,5 @@ def _objection(
                 one.validator, one.code_directory, algorithm.class_args, chosen, environment
             )
             refusal = asyncio.run(asking)
-            return refusal and f"{one.name} does not take them: {refusal}"
+            return refusal and f"{one.name} refuses these arguments: {refusal}"
     return ""

@@ -29,7 +29,7 @@ def adapter_config(platform: PlatformSpec, values: Mapping[str, str]) -> Platfor
 
 
 def filled_storage(spec: ExperimentSpec, values: Mapping[str, str]) -> Json | None:
-    """The section `sharedStorage` with the secrets' values in place, as adapters get it; None where there is none."""
+    """The section `sharedStorage` with the secrets' values in place, or None."""
     found = spec.shared_storage
     return None if found is None else secrets.fill(_storage_models(), found, values)
 
@@ -44,22 +44,22 @@ def known(spec: ExperimentSpec, removed: Iterable[PlatformSpec] = ()) -> tuple[s
 
 
 def lacking(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> tuple[str, ...]:
-    """The references of an experiment without a value. NNI's configs hold the values themselves."""
+    """The references of an experiment that have no value. NNI's configs hold the values instead."""
     return tuple(one for one in known(spec, removed) if one not in values and secrets.needs_value(one))
 
 
 def require_known(spec: ExperimentSpec, values: Mapping[str, str], removed: Iterable[PlatformSpec] = ()) -> None:
-    """Checks secrets that were given for an experiment.
+    """Check secrets that were given for an experiment.
 
-    Raises InvalidInput for a reference that is none of the experiment's, or a value that is no secret.
+    Raises InvalidInput for a reference that the experiment does not have, or an unusable value.
     """
     references = known(spec, removed)
     for reference, value in values.items():
         if reference not in references:
             listed = ", ".join(filter(secrets.is_reference, references)) or "none"
-            raise InvalidInput(f"secrets: {reference} is none of this experiment's references; it has {listed}")
+            raise InvalidInput(f"secrets: this experiment has no reference {reference}; its references: {listed}")
         if not value or "\0" in value:
-            raise InvalidInput(f"secrets: the value of {reference} is empty, or holds a NUL character")
+            raise InvalidInput(f"secrets: the value of {reference} is empty or contains a NUL character")
 
 
 def _storage_models() -> list[Any]:

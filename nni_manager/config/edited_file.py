@@ -1,8 +1,7 @@
-"""The experiment file after the experiment was made: nothing reads it again, so `resume` says which edits have no
-effect.
+"""Detects edits of an experiment file after the experiment was created.
 
-Its path and digest stand in the experiment's record of provenance, which a kill may have prevented: then nothing is
-said.
+The file is not read again, so `resume` warns of edits, which have no effect. Its path and digest are in the
+experiment's provenance record. Without that record, for example after a kill, there is no warning.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ _COMMANDS = {
     "searchSpace": "searchspace {} -f FILE",
     "trainingService": "platform {} -f FILE",
 }
-#: Set by `--debug`, too.
+#: Fields that `--debug` sets, too.
 _OF_DEBUG = ("debug", "logLevel")
 _MOST_NAMED = 12
 
 
 def record(canonical: Mapping[str, object], directory: str, file: str) -> dict[str, str]:
-    """What is recorded of an experiment file in this folder, which was read as `canonical`; empty texts without a
-    file."""
+    """The record of an experiment file that was read as `canonical`; empty texts without a file."""
     if not (file and directory):
         return {PATH: "", DIGEST: ""}
     return {PATH: os.path.join(directory, os.path.basename(file)), DIGEST: _digest(canonical)}
@@ -45,9 +43,9 @@ def record(canonical: Mapping[str, object], directory: str, file: str) -> dict[s
 def look(
     id: str, origin: Mapping[str, object], canonical: Mapping[str, object], data_directory: Path
 ) -> ExperimentWarning | None:
-    """The warning about an edited file; None: it is as it was, or cannot be found. Blocks.
+    """The warning about an edited file; None if it is unchanged or missing. Blocks.
 
-    `canonical`: the experiment's config as it is now.
+    `canonical`: the experiment's current config.
     """
     path = origin.get(PATH)
     if not isinstance(path, str) or not os.path.isfile(path):
@@ -61,7 +59,7 @@ def look(
             data_directory=data_directory,
         ).canonical
     except ConfigInvalid as error:
-        return _warning(path, f"It is not a valid experiment file now: {error.problems[0]}", "")
+        return _warning(path, f"It is no longer a valid experiment file: {error.problems[0]}", "")
     if _digest(found) == origin.get(DIGEST):
         return None
     names = _without_copies(_differences(found, canonical))
@@ -69,7 +67,7 @@ def look(
 
 
 def _without_copies(names: Iterator[str]) -> list[str]:
-    """The fields but for those that `--debug` sets, and for the copies that a training service has of the top level."""
+    """The fields without those that `--debug` sets and without training services' copies of top-level fields."""
     found = list(dict.fromkeys(names))
     top = {name for name in found if "." not in name} | set(_OF_DEBUG)
     return [
@@ -97,7 +95,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _differences(one: object, other: object, place: str = "") -> Iterator[str]:
-    """The fields whose values differ, as paths; of a search space and of lists the whole."""
+    """Paths of the fields whose values differ. Search spaces and lists count as one field."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping) or place == "searchSpace":
         if one != other:
             yield place
@@ -107,5 +105,5 @@ def _differences(one: object, other: object, place: str = "") -> Iterator[str]:
 
 
 def _digest(canonical: Mapping[str, object]) -> str:
-    """Files that the experiment file names, such as its search space, count."""
+    """The digest of the config, including files that it names, such as a search space."""
     return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()

@@ -1,6 +1,6 @@
-"""An experiment's config, from text, file or store → `ExperimentSpec`. Every refusal names file, line and field.
+"""Reads an experiment's config from text, file or store. Errors name file, line and field.
 
-Only this module knows that there is more than one format: a module of `dialects` for each.
+Only this module knows that there are several formats. Each has a module in `dialects`.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def read(
 ) -> ParsedConfig:
     """The experiment that YAML or JSON text describes. Raises ConfigInvalid with all problems.
 
-    Relative paths start at `directory`, or are refused (`absolute_paths`); messages call the text `file`;
-    `working_directory` is the default of `experimentWorkingDirectory`; algorithms registered in `data_directory` have
-    a name. `elsewhere`: the text is on its way to another machine's daemon, which alone knows what is registered
-    there. Secrets are looked up in `secrets`, by reference, then in `environment` and in files; without an
-    environment, references are not followed.
+    Relative paths start at `directory`, or are refused (`absolute_paths`). Messages call the text `file`.
+    `working_directory`: default of `experimentWorkingDirectory`. `data_directory`: holds the registered algorithms.
+    `elsewhere`: the text is for another machine's daemon, so names of algorithms that may be registered there are
+    accepted. Secrets are looked up in `secrets`, by reference, then in `environment` and in files; without an
+    environment, references are not resolved.
     """
     source = _source(
         text,
@@ -77,7 +77,7 @@ def read(
 
 
 def load(text: str, *, directory: Path, **others: Any) -> ExperimentSpec:
-    """The experiment that YAML or JSON text describes, as its spec alone; takes what `read` takes."""
+    """The spec of the experiment that YAML or JSON text describes. Takes the arguments of `read`."""
     return read(text, directory=directory, **others).spec
 
 
@@ -90,15 +90,15 @@ def read_file(
 
 
 def convert_file(path: Path, *, everything: bool = False) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-    """A file of NNI's first format as one of its second, values as they were written; and what is lost or differs.
+    """A file of NNI's first format in the second, with the values as written, and the fields lost or changed.
 
-    `everything`: also what NNI 3.0 refuses. Files that the config names need not be there. Raises ConfigInvalid.
+    `everything`: keep fields that NNI 3.0 refuses. Files that the config names need not exist. Raises ConfigInvalid.
     """
     text, directory = _text_of(path)
     source = _source(text, str(path), directory=os.path.realpath(directory), elsewhere=True)
     values = _mapping(source)
     if not dialect_v1.is_mine(values):
-        source.refuse((), f"is in NNI's second format already: it has no {dialect_v1.PLATFORM}")
+        source.refuse((), f"has NNI's second format already: it does not set {dialect_v1.PLATFORM}")
     source.check()
     printed, losses = dialect_v1.convert(values, source).printed(everything=everything)
     source.check()
@@ -106,33 +106,35 @@ def convert_file(path: Path, *, everything: bool = False) -> tuple[dict[str, Any
 
 
 def _text_of(path: Path) -> tuple[str, Path]:
-    absolute = os.path.abspath(os.path.expanduser(path))  # a link to a config lies where the link lies
+    absolute = os.path.abspath(os.path.expanduser(path))  # of a link, the folder of the link counts
     return read_text(absolute), Path(absolute).parent
 
 
 def from_canonical(canonical: Json) -> ExperimentSpec:
     """The experiment of a canonical config, read without access to the file system. Raises ConfigInvalid."""
-    if first_profile.is_mine(canonical):  # could not be converted when its folder was taken over: says why
+    if first_profile.is_mine(canonical):  # could not be converted on import: raises the reason
         canonical = first_profile.canonical(canonical, "~/nni-experiments")
     return dialect_v2.read(canonical, Source(directory="/", stored=True))
 
 
 def canonical_of_nni(config: Json, working_directory: str) -> Json:
-    """The canonical form of a config in NNI's database, where that has its first format; any other is as it is.
+    """The canonical form of a config in NNI's database if it has the first format; else the config unchanged.
 
-    `working_directory`: where the experiment's folder is. Raises ConfigInvalid.
+    `working_directory`: the parent of the experiment's folder. Raises ConfigInvalid.
     """
     return first_profile.canonical(config, working_directory) if first_profile.is_mine(config) else config
 
 
 def change(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
-    """The experiment with some of `CHANGEABLE` changed; None takes a limit or the name away.
+    """The experiment with some of `CHANGEABLE` changed; None removes a limit or the name.
 
     Raises InvalidInput for a field that cannot change, ConfigInvalid for a value that a config may not have.
     """
     for name in fields:
         if name not in CHANGEABLE:
-            raise InvalidInput(f"{name} cannot be changed once an experiment exists; {', '.join(CHANGEABLE)} can")
+            raise InvalidInput(
+                f"{name} cannot be changed after the experiment was created; {', '.join(CHANGEABLE)} can"
+            )
     changed = _with(spec, fields)
     dialect_v2.check_changed(fields)
     if "searchSpace" in fields:
@@ -151,13 +153,13 @@ def in_debug(spec: ExperimentSpec) -> ExperimentSpec:
 
 
 def _with(spec: ExperimentSpec, fields: Mapping[str, object]) -> ExperimentSpec:
-    """The experiment with fields of its canonical form changed; the warnings of its file stay."""
+    """The experiment with some canonical fields changed; the warnings of its file stay."""
     return replace(from_canonical({**spec.canonical, **fields}), warnings=spec.warnings)
 
 
 def _source(text: str, file: str, **others: Any) -> Source:
-    """The source of a text, parsed. Raises ConfigInvalid for text that is no YAML."""
-    from nni_manager.config.reading import yaml_reader  # the YAML library, only where there is text to read
+    """The source of a parsed text. Raises ConfigInvalid for invalid YAML."""
+    from nni_manager.config.reading import yaml_reader  # imports the YAML library, only if there is text to read
 
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigInvalid.of(too_large(), file=file)
@@ -165,20 +167,20 @@ def _source(text: str, file: str, **others: Any) -> Source:
 
 
 def _dialect(values: Mapping[str, object]) -> ModuleType:
-    """The module that reads the format of a file: the one that calls the file its own, else our format's."""
+    """The module for a file's format: the one that recognizes the file, else the second format's."""
     return next((one for one in _other_dialects() if one.is_mine(values)), dialect_v2)
 
 
 @cache
 def _other_dialects() -> tuple[ModuleType, ...]:
-    """Every ``dialects/dialect_*.py`` but our own: each has `is_mine` and `read`."""
+    """Every ``dialects/dialect_*.py`` except the second format's; each has `is_mine` and `read`."""
     names = (one.name for one in pkgutil.iter_modules(dialects.__path__) if one.name.startswith("dialect_"))
     found = (importlib.import_module(f"{dialects.__name__}.{name}") for name in names)
     return tuple(module for module in found if module is not dialect_v2)
 
 
 def _mapping(source: Source) -> dict[str, object]:
-    """The values of a text, NNI's two formats not mixed. Raises ConfigInvalid for a text that is no mapping."""
+    """The values of a text. Raises ConfigInvalid if it is not a mapping or mixes NNI's two formats."""
     assert source.document is not None
     values: object = source.document.root.value
     if isinstance(values, dict):
@@ -186,7 +188,7 @@ def _mapping(source: Source) -> dict[str, object]:
             _refuse_mixed(values, source.document, source)
         return values
     found = "is empty" if values is None else f"holds {kind(values)}"
-    sentence = f"a config is a mapping of fields such as trialCommand to values, and this one {found}"
+    sentence = f"a config must be a mapping of fields, such as trialCommand, to values; this one {found}"
     source.refuse((), sentence)
     source.check()
     return {}
@@ -199,7 +201,7 @@ _SECOND = ("trainingService", "trialCommand", "trialCodeDirectory", "searchSpace
 
 
 def _refuse_mixed(values: Mapping[str, object], document: Document, source: Source) -> None:
-    """Notes a problem for every field of the other one of NNI's two formats at the top level."""
+    """Note a problem for every top-level field that belongs to the other of NNI's two formats."""
     first = {fold(name): new for name, new in dialect_v1.top_names().items()}
     second = {fold(name): name for name in FIELDS}
     unknown = [key for key in values if fold(key) not in first.keys() | second.keys()]
@@ -235,7 +237,7 @@ def _of_platforms() -> dict[str, str]:
 def _mark_of_format(values: Mapping[str, object], document: Document) -> str:
     key = next((key for name in _SECOND for key in values if fold(key) == fold(name)), None)
     if key is None:
-        return f"which needs {dialect_v1.PLATFORM}"
+        return f"which requires {dialect_v1.PLATFORM}"
     return f"and {key} in line {document.locate((key,))[1]} makes this file one of the second"
 
 
@@ -245,19 +247,21 @@ def _instead(key: str) -> str:
 
 
 _FOLDERS = ("trialCodeDirectory", "codeDirectory")
-#: Sections that have such fields besides the top level. Arguments of a user's class are never changed.
+#: Sections with such fields, in addition to the top level. Arguments of a user's class are never changed.
 _WITH_FOLDERS = ("tuner", "assessor", "trainingService")
 
 
 def move_code(canonical: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The config after a folder of code has moved: `new` in place of `old`, in each of `_FOLDERS` that is `old` or lies
-    in it. Both are absolute."""
+    """The config after a folder of code has moved: `new` in place of `old`.
+
+    Changes each of `_FOLDERS` that is `old` or lies in it. Both paths are absolute.
+    """
     sections = {name: _move_all(canonical[name], old, new) for name in _WITH_FOLDERS if name in canonical}
     return _move({**canonical, **sections}, old, new)
 
 
 def _move_all(sections: Any, old: str, new: str) -> Any:
-    """The sections with their folders changed. `sections`: one, or a list of them; NNI's configs have null for none."""
+    """The sections with their folders changed. `sections`: a section, a list, or null, as in NNI's configs."""
     if isinstance(sections, list):
         return [_move_all(section, old, new) for section in sections]
     return _move(sections, old, new) if isinstance(sections, dict) else sections

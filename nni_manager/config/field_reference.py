@@ -1,4 +1,4 @@
-"""The reference of an experiment file's fields, in both of NNI's formats: type, default and meaning."""
+"""Generates the reference of an experiment file's fields, in both of NNI's formats."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _sentences(field: FieldInfo) -> tuple[str, str]:
-    """The description without its default, and that default; empty: it states none."""
+    """The description without its default, and that default, or empty."""
     text = (field.description or "").removesuffix(" Secret.")
     meaning, found, default = text.partition(" Default: ")
     return meaning, default.removesuffix(".") if found else ""

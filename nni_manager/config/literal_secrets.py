@@ -1,6 +1,6 @@
-"""Secrets that are written out where the config has no secret field: in commands and in pod templates.
+"""Finds literal secrets outside secret fields: in commands and pod templates.
 
-Such a value stays in the config, in the experiment's database and in the arguments of its processes.
+Such a value is stored in the config, in the experiment's database and in the arguments of its processes.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from nni_manager.platform_kit.secret_values import holds_stars, is_secret_option
 _COMMAND = "trialCommand"
 _TEMPLATE = "podTemplate"
 _WRITTEN = (
-    "holds a value that looks like a secret; it stays in the experiment's database, and who may list the trial's"
-    " processes sees it: "
+    "contains a value that looks like a secret. It is stored in the experiment's database and visible to every user"
+    " that may list the trial's processes: "
 )
 _IN_TEMPLATE = "refer to a Secret of the cluster by `valueFrom: {secretKeyRef: …}`"
 _IN_COMMAND = (
-    "let the trial read it from a file, such as `--token $(cat ~/.token)`, or from a variable of its environment:"
-    " on this machine yours, in a pod one of `podTemplate` with `valueFrom: {secretKeyRef: …}`"
+    "let the trial read it from a file, such as `--token $(cat ~/.token)`, or from an environment variable:"
+    " on this machine one of yours, in a pod one of `podTemplate` with `valueFrom: {secretKeyRef: …}`"
 )
-_MASKED = "holds a value that was masked when the config was shown; write the real one, or let the trial read it"
+_MASKED = "contains a value that was masked when the config was shown; write the real value, or let the trial read it"
 
 
 def judge_literals(command: object, sections: Sequence[Mapping[str, Any]], source: Source) -> None:
-    """Notes a warning for each such value, and a fault for one that is masked.
+    """Note a warning for each literal secret, and a problem for each masked value.
 
-    `command`: the top level's, which sections inherit. Nothing is noted of a stored config.
+    `command`: the top level's, which sections inherit. Stored configs are skipped.
     """
     if source.stored:
         return
@@ -52,7 +52,7 @@ def _judge(path: Path, value: object, source: Source) -> None:
 
 
 def _texts(path: Path, value: object) -> Iterator[tuple[Path, str]]:
-    """(place, text) of each text that holds such a value."""
+    """(place, text) of each text that may contain a secret."""
     if isinstance(value, Mapping):
         if value.keys() == {"name", "value"} and _is_variable(value["name"], value["value"]):
             yield (*path, "value"), value["value"]

@@ -1,6 +1,7 @@
-"""Users' tuners and assessors under names of their own, kept by `nnictl algo`: ``<data directory>/algorithms.json``.
+"""Users' registered tuners and assessors, ``<data directory>/algorithms.json``.
 
-Reading a config replaces a registered name by its class. Only a tuner's own process imports the class.
+`nnictl algo` maintains the file. Reading a config replaces a registered name by its class. Only the tuner's process
+imports the class.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Registered:
     class_name: str
     #: Absolute folder of the module; empty: it is installed.
     code_directory: str = ""
-    #: Arguments that the class always gets, unless the config says otherwise.
+    #: Arguments that the class gets unless the config sets them.
     class_args: Json = field(default_factory=dict)
     accepts_class_args: bool = True
     #: The algorithm's NNI `ClassArgsValidator`, ``module.Class``, or empty.
@@ -50,20 +51,22 @@ def read_all(data_directory: Path) -> tuple[Registered, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError, KeyError) as error:
-        reason = getattr(error, "strerror", None) or "it is not as `nnictl algo register` writes it"
-        raise InvalidInput(f"{path} cannot be read ({reason}); correct it, or remove it and register again") from None
+        reason = getattr(error, "strerror", None) or "unexpected content"
+        raise InvalidInput(
+            f"{path} cannot be read ({reason}); correct it, or remove it and run `nnictl algo register` again"
+        ) from None
 
 
 def find(data_directory: Path, kind: str, name: str) -> Registered | None:
-    """The registered algorithm of that kind and name, whatever its case; None: there is none. Raises InvalidInput."""
+    """The registered algorithm of a kind and name, ignoring case, or None. Raises InvalidInput."""
     found = (one for one in read_all(data_directory) if one.kind == kind and one.name.lower() == name.lower())
     return next(found, None)
 
 
 def register(data_directory: Path, new: Registered) -> bool:
-    """Registers an algorithm; returns whether it replaced another.
+    """Register an algorithm; return whether it replaced another.
 
-    A name of NNI's that this version does not have may be given. Raises Conflict for what is built in, InvalidInput,
+    Names of NNI's algorithms that this version lacks are allowed. Raises Conflict for a built-in name, InvalidInput,
     OSError.
     """
     if FAMILIES[new.kind].look_up(new.name) is not None:
@@ -76,9 +79,9 @@ def register(data_directory: Path, new: Registered) -> bool:
 
 
 def unregister(data_directory: Path, name: str) -> None:
-    """Removes the tuner or assessor of that name.
+    """Remove the tuner or assessor of that name.
 
-    Raises NotFound, Conflict for what is built in, InvalidInput, OSError.
+    Raises NotFound, Conflict for a built-in one, InvalidInput, OSError.
     """
     with _locked(data_directory):
         known = read_all(data_directory)
@@ -90,8 +93,8 @@ def unregister(data_directory: Path, name: str) -> None:
 
 def _unknown(name: str) -> Conflict | NotFound:
     if any(family.look_up(name) is not None for family in FAMILIES.values()):
-        return Conflict(f"{name} is built in and stays")
-    return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows which are")
+        return Conflict(f"{name} is built in and cannot be removed")
+    return NotFound(f"no algorithm {name} is registered; `nnictl algo list` shows the registered ones")
 
 
 def _key(registered: Registered) -> tuple[str, str]:
@@ -105,7 +108,7 @@ def _write(data_directory: Path, algorithms: list[Registered]) -> None:
 
 @contextmanager
 def _locked(data_directory: Path) -> Iterator[None]:
-    """Holds the lock under which one process at a time changes the file. Readers see the file as before or after."""
+    """Hold the lock for changes of the file. Readers see the file before or after a change, never in between."""
     import fcntl
 
     make_data_directory(data_directory)

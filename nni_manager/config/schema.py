@@ -1,7 +1,8 @@
-"""The JSON schema of experiment files, made from the models; editors complete and check files with it.
+"""The JSON schema of experiment files, for completion and checks in editors.
 
-It describes NNI's second format, with every field spelled as in the reference documentation. `nnictl config check` also
-reads other spellings and the first format, and finds faults that no schema can state.
+It is generated from the models. It describes NNI's second format, with every field spelled as in the reference
+documentation. `nnictl config check` also reads other spellings and the first format, and finds problems that a schema
+cannot express.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _sections() -> dict[str, Schema]:
 
 
 def _platform(description: registry.PlatformDescription) -> Schema:
-    """The section of a platform; what the top level may set for it is not required."""
+    """The section of a platform. Fields that the top level may set are not required."""
     section = _mapping(description.config)
     section["properties"]["platform"] = {"enum": [description.name, *description.old_names]}
     section["properties"][NAME] = _or_null(_TEXT)
@@ -76,7 +77,7 @@ def _platform(description: registry.PlatformDescription) -> Schema:
 
 
 def _algorithm(catalogue: Catalogue) -> Schema:
-    """A built-in algorithm, one that has another name, or a user's class."""
+    """A built-in algorithm, a registered one, or a user's class."""
     names = [name for one in catalogue.built_in for name in (one.name, *one.aliases)]
     other = {"type": "string", "not": {"enum": names}}
     arguments = _or_null({"type": "object"})
@@ -96,7 +97,7 @@ def _built_in(algorithm: Algorithm) -> Schema:
 
 
 def _mapping(model: type[BaseModel]) -> Schema:
-    """The schema of a model's fields, under every name that they may have."""
+    """The schema of a model's fields, under all their names."""
     properties: Schema = {}
     required = []
     for name, field in fields_of(model).items():
@@ -149,10 +150,10 @@ def _any_of(schemas: Iterable[Schema]) -> Schema:
 
 
 def _or_null(schema: Schema) -> Schema:
-    """A field that is null is a field that is not set."""
+    """The schema, or null: a field that is null is not set."""
     return schema if not schema else {"anyOf": [schema, {"type": "null"}]}
 
 
 def _each_given(*names: str) -> list[Schema]:
-    """A schema for each field, of mappings in which it is given."""
+    """Schemas of the mappings that set each of the fields."""
     return [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in names]

@@ -1,7 +1,8 @@
-"""Secrets of a config: the config holds references, and the values are kept apart from it.
+"""Secrets of a config: the config holds references; the values are stored separately.
 
-A field that is marked ``secret`` is written out, or refers to a variable of the caller's environment, ``${VARIABLE}``,
-or to a file, ``file:path``. What is written out is kept under a reference of its own, ``stored:<service>.<field>``.
+A field that is marked ``secret`` holds the value itself, or refers to a variable of the caller's environment,
+``${VARIABLE}``, or to a file, ``file:path``. A literal value is stored under the reference
+``stored:<service>.<field>``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MASK = "******"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE = "file:"
 _STORED = "stored:"
-#: The most bytes of a file that holds a secret.
+#: Maximum size of a file that holds a secret, in bytes.
 _MAX_BYTES = 64 * 1024
 
 
@@ -47,7 +48,7 @@ def read_secret(raw: object, name: str, source: Source) -> str:
 
 
 def _resolve(value: str, name: str, source: Source) -> tuple[str, str | None]:
-    """The reference to a secret, and its value; no value where references are not followed."""
+    """The reference to a secret, and its value; None where references are not resolved."""
     if value in source.sent_secrets:
         return value, source.sent_secrets[value]
     if match := _VARIABLE.fullmatch(value):
@@ -56,7 +57,7 @@ def _resolve(value: str, name: str, source: Source) -> tuple[str, str | None]:
         path = source.existing_file(value.removeprefix(_FILE).strip())
         return _FILE + path, None if source.environment is None else read_secret_file(path)
     if value.startswith(_STORED):
-        raise ValueError("refers to a value that was not sent along; write the real value")
+        raise ValueError("refers to a stored value that is not in the request; write the real value")
     return _STORED + name, value
 
 
@@ -76,14 +77,16 @@ def read_secret_file(path: str) -> str:
     except OSError as error:
         raise ValueError(f"refers to the file {path}, which cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"refers to the file {path}, which is no UTF-8 text") from None
+        raise ValueError(f"refers to the file {path}, which is not UTF-8 text") from None
     if not value or len(value) > _MAX_BYTES or "\0" in value:
-        raise ValueError(f"refers to the file {path}, which holds no secret: it is empty, too large or no text")
+        raise ValueError(
+            f"refers to the file {path}, which does not contain a usable secret: it is empty, too large or not text"
+        )
     return value
 
 
 def follow(reference: str, environment: Mapping[str, str]) -> str | None:
-    """The value that a reference has now; None for one that refers to nothing outside. Raises ValueError."""
+    """The current value of a reference to a variable or file; None for other references. Raises ValueError."""
     if match := _VARIABLE.fullmatch(reference):
         return _variable(match[1], environment)
     return read_secret_file(reference.removeprefix(_FILE)) if reference.startswith(_FILE) else None
@@ -95,14 +98,14 @@ def is_reference(value: object) -> bool:
 
 
 def needs_value(reference: str) -> bool:
-    """Whether what stands in a secret field stands for a value that is kept elsewhere."""
+    """Whether the content of a secret field refers to a value stored elsewhere."""
     return is_reference(reference) or reference.startswith(_STORED)
 
 
 def fill(models: list[type[BaseModel]], settings: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     """The settings of a section, which one of the models describes, with values in place of references.
 
-    A reference without a value stays, as does everything else.
+    References without a value are kept.
     """
     found: dict[str, Any] = _changed_mapping(models, settings, lambda reference: values.get(reference, reference))
     return found
@@ -138,21 +141,23 @@ def _changed_mapping(models: list[type[BaseModel]], value: Any, change: Callable
     return value if model is None else _map(model, value, change)
 
 
-#: Names of our fields that look like one of a secret and are not.
+#: Names of our fields that look like secrets but are not.
 _PLAIN = frozenset({"keyVaultKey"})
-#: Sections with user-chosen names of arguments. The names are judged word by word, in doubt as secrets.
+#: Sections with user-chosen names of arguments. Each word of a name is checked; in doubt, it counts as a secret.
 _ALGORITHMS = ("tuner", "assessor", "advisor")
 _ARGUMENTS = "classArgs"
-#: An entry of `clusterMetaData`, which NNI's first format stored, and a variable of a container in a pod template: the
-#: value is judged by the name.
+#: Entries of `clusterMetaData`, which NNI's first format stored, and variables of containers in pod templates: the name
+#: decides whether the value is a secret.
 _PAIRS = ({"key", "value"}, {"name", "value"})
 #: Not masked: its keys are names of dimensions.
 _SEARCH_SPACE = "searchSpace"
 
 
 def mask(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config with `MASK` in place of every value, at any depth, with a name that indicates a secret, and commands
-    without the values in them that look like secrets. It is for showing: a command that is masked does not run."""
+    """The config with `MASK` in place of secrets, for display only: a masked command does not run.
+
+    Masks every value, at any depth, whose name indicates a secret, and values in commands that look like secrets.
+    """
     return {key: value if key == _SEARCH_SPACE else _mask_section(key, value) for key, value in config.items()}
 
 

@@ -1,7 +1,7 @@
-"""Changes the training services of an experiment that exists, by the sections that it is to have from now on.
+"""Changes the training services of an existing experiment to those of new sections.
 
-A section is for the service that bears its name. If the experiment has that service, fields that the section leaves out
-stay as they are; but a field that may change then has the value that it would have in a new service.
+A section changes the service of its name. Fields that the section omits keep their values if they cannot change, and
+get the values of a new service if they can.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _ALWAYS_CHANGEABLE = frozenset({"trialConcurrency"})
 class ServiceChange:
     """A request to change an experiment's training services."""
 
-    #: One section or a list of them, as in an experiment file; services that are not among them are removed.
+    #: One section or a list of them, as in an experiment file; services without a section are removed.
     sections: object
     #: Reference → value, of secrets that the sections refer to.
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: Where relative paths start.
     directory: str = "/"
-    #: Whether what runs on removed services is ended, not waited for.
+    #: Whether to stop trials on removed services instead of waiting for them.
     now: bool = False
 
 
-#: What it is to be, or what makes that of the experiment as it is when it is its turn to be changed; None: no change.
+#: The new spec, or a function of the current spec at the time of the change; None: no change.
 ServiceWish = ServiceChange | Callable[[ExperimentSpec], ServiceChange | None]
 
 
 def read(
     spec: ExperimentSpec, change: ServiceChange, known: Mapping[str, Json], stored: Mapping[str, str]
 ) -> ParsedConfig:
-    """The experiment with its training services changed, and the values of secrets that are new.
+    """The experiment with its training services changed, and the values of new secrets.
 
-    `known`: sections of services that were removed, by name; `stored`: values of the secrets that there are. Raises
-    InvalidInput, ConfigInvalid with all problems.
+    `known`: sections of removed services, by name; `stored`: values of the existing secrets. Raises InvalidInput,
+    ConfigInvalid with all problems.
     """
     values = {**stored, **change.secrets}
     source = Source(directory=os.path.realpath(change.directory), sent_secrets=values)
@@ -71,14 +71,16 @@ def read(
 
 
 def changed_services(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
-    """The training services that are new, or have other settings."""
+    """The training services that are new or have changed settings."""
     known = {platform.service: platform.settings for platform in before.platforms}
     return tuple(platform for platform in after.platforms if known.get(platform.service) != platform.settings)
 
 
 def services_to_ask(before: ExperimentSpec, after: ExperimentSpec) -> tuple[PlatformSpec, ...]:
-    """The changed services that a preflight looks at: not those where other machines are drained, and that is all, so
-    that a broken one can be."""
+    """The changed services that a preflight checks.
+
+    A service that only drains other machines is skipped, so that you can drain machines of a broken service.
+    """
     known = {platform.service: _without_drain(platform.settings) for platform in before.platforms}
     changed = changed_services(before, after)
     return tuple(one for one in changed if known.get(one.service) != _without_drain(one.settings))
@@ -92,7 +94,7 @@ def _without_drain(settings: Json) -> Mapping[str, Any]:
 
 
 def _names(given: list[Any]) -> list[str]:
-    """The names of the sections' services; any name for a section that is no mapping, which is refused later."""
+    """The names of the sections' services. A section that is not a mapping, which is refused later, has any name."""
     folded = [
         {fold(key): value for key, value in reversed(raw.items())} if isinstance(raw, dict) else {} for raw in given
     ]
@@ -115,7 +117,7 @@ def _filled(raw: Any, before: Json | None) -> Any:
 
 
 def _changeable(section: Json) -> Collection[str]:
-    """The fields of a service's section that may change; a secret may always be given anew."""
+    """The fields of a service's section that may change. Secrets may always change."""
     description = registry.find(str(section["platform"]))
     adapter = registry.adapter_of(PlatformSpec(name=description.name, service=description.name, settings=section))
     hidden = {name for name, field in fields_of(description.config).items() if marks_of(field).get("secret")}
@@ -123,7 +125,7 @@ def _changeable(section: Json) -> Collection[str]:
 
 
 def _require_same(raw: Any, name: str, section: Json, before: Json, place: str) -> None:
-    """Checks that a section changes no field that may not change. Raises InvalidInput."""
+    """Check that a section changes only fields that may change. Raises InvalidInput."""
     may_change = _changeable(before)
     given = {fold(key) for key in raw}
     for key, value in section.items():
@@ -131,12 +133,12 @@ def _require_same(raw: Any, name: str, section: Json, before: Json, place: str) 
             continue
         raise InvalidInput(
             f"{place}.{key}: cannot be changed while {name} exists; {', '.join(sorted(may_change))} can. For other"
-            f" settings add a service with a name of its own, `name: {before['platform']}-N`, and remove this one"
+            f" settings, add a service with another name, `name: {before['platform']}-N`, and remove this one"
         )
 
 
 def _named(sections: list[dict[str, object]], names: list[str]) -> object:
-    """The section or sections, with services' names written down where positions would give others."""
+    """The section or sections, with explicit names of services where positions would give others."""
     by_position = service_names((str(section["platform"]), "") for section in sections)
     if by_position == names:
         named = [{key: value for key, value in section.items() if key != NAME} for section in sections]
@@ -146,11 +148,11 @@ def _named(sections: list[dict[str, object]], names: list[str]) -> object:
 
 
 def _require_values(spec: ExperimentSpec, values: Mapping[str, str]) -> None:
-    """Checks that the value of every reference is known. Raises InvalidInput."""
+    """Check that the value of every reference is known. Raises InvalidInput."""
     for platform in spec.platforms:
         for reference in secrets.references([registry.find(platform.name).config], platform.settings):
             if reference not in values:
                 raise InvalidInput(
-                    f"{_FIELD}: {platform.service} refers to {reference}, whose value is not known here; send it in"
+                    f"{_FIELD}: {platform.service} refers to {reference}, whose value is unknown here; send it in"
                     " `secrets`"
                 )

@@ -1,4 +1,4 @@
-"""The daemon's settings, from the command line, else the environment, else the file, else the default.
+"""The daemon's settings, from command line, environment, file or default, in this order.
 
 The file ``<data directory>/settings.yml`` is optional. Case and underscores of its fields are ignored, as in an
 experiment's config.
@@ -36,7 +36,7 @@ def _alias(attribute: str) -> str:
 
 
 def _setting(sentence: str, default: Any, *, format: str = "nonblank", **rules: Any) -> Any:
-    """A setting with its sentence. `format`: see `config.sections.formats`; `rules`: pydantic's."""
+    """A setting with its description. `format`: see `config.sections.formats`; `rules`: pydantic's."""
     marks: dict[str, Any] | None = {"format": format, "placeholders": "kept"} if format else None
     return Field(default=default, description=sentence, json_schema_extra=marks, **rules)
 
@@ -129,8 +129,8 @@ def variables() -> dict[str, str]:
 def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Settings:
     """The settings of the daemon, from the command line, the environment and the file.
 
-    `arguments` are the command line's, checked by it, by attribute of `Settings`; None means not given. An empty
-    variable counts as not set, and so does a missing file.
+    `arguments`: checked values of the command line, by attribute of `Settings`; None: not given. An empty variable and
+    a missing file count as not set.
 
     Raises ConfigInvalid with all problems, and InvalidInput for a data directory of another user.
     """
@@ -143,9 +143,10 @@ def load(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Set
 
 
 def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORARY) -> Path:
-    """The folder of our sockets, made when missing: ``$XDG_RUNTIME_DIR/nni-manager``, else one below `temporary`.
+    """The folder of the sockets, created if missing.
 
-    Raises InvalidInput when another user owns it and could then connect to the daemon.
+    It is ``$XDG_RUNTIME_DIR/nni-manager``, else a folder below `temporary`. Raises InvalidInput if another user owns it
+    and could then connect to the daemon.
     """
     base = environment.get("XDG_RUNTIME_DIR", "")
     directory = Path(base, "nni-manager") if os.path.isdir(base) else temporary / f"nni-manager-{os.getuid()}"
@@ -153,14 +154,14 @@ def runtime_directory(environment: Mapping[str, str], temporary: Path = TEMPORAR
         directory.mkdir(mode=0o700, exist_ok=True)
         _make_private(directory)
     except OSError as error:
-        raise InvalidInput(f"{directory} cannot be made or used: {error.strerror}; set XDG_RUNTIME_DIR") from None
+        raise InvalidInput(f"{directory} cannot be created or used: {error.strerror}; set XDG_RUNTIME_DIR") from None
     return directory
 
 
 def _make_private(directory: Path) -> None:
     status = directory.lstat()  # a symbolic link may lead to a folder of another user
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise InvalidInput(f"{directory} is not a folder of this user; remove it, or set XDG_RUNTIME_DIR")
+        raise InvalidInput(f"{directory} is not a folder of your user; remove it, or set XDG_RUNTIME_DIR")
     if stat.S_IMODE(status.st_mode) != 0o700:
         directory.chmod(0o700)
 

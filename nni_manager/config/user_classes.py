@@ -1,6 +1,6 @@
-"""Users' tuners and assessors before an experiment is made of them: the Python that runs them, and whether it can.
+"""Checks users' tuners and assessors before an experiment is created.
 
-The classes are imported in a process of that Python (`trial_runner.tuner_host`), as they will be in the experiment.
+A process of the Python that will run them imports the classes (`trial_runner.tuner_host`), as in the experiment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.tuners.registry import CATALOGUE as TUNERS
 from trial_runner import protocol
 
-#: The most seconds for a class to be imported: a large framework from a cold disk may take a minute.
+#: Maximum time for the import of a class, in seconds: a large framework from a cold disk may take a minute.
 PATIENCE_S = 120.0
 _FIELD = "tunerPython"
 _TAIL = 4096
@@ -32,15 +32,14 @@ _NOT_FOUND = "ModuleNotFoundError"
 
 
 class _Failed(Exception):
-    """The Python gave no answer; the text says why."""
+    """The Python did not answer; the text is the reason."""
 
 
 def python(asked: str, environment: Mapping[str, str] | None, *, file: str = "") -> str:
     """The absolute path of the Python that runs users' classes.
 
-    `asked`: a path, or a name that the PATH of `environment` finds; empty: ``python3``. If nothing is asked for, and
-    there is no caller's environment or no ``python3`` on its PATH, it is the manager's own. Raises ConfigInvalid when
-    what was asked for is not there.
+    `asked`: a path, or a name on the PATH of `environment`; empty: ``python3``, or, without an environment or a
+    ``python3`` on its PATH, the manager's own. Raises ConfigInvalid if the requested program does not exist.
     """
     path = (os.environ if environment is None else environment).get("PATH", os.defpath)
     if not asked:
@@ -58,10 +57,10 @@ def _which(name: str, path: str) -> str | None:
 
 
 async def check(spec: ExperimentSpec, python: str, environment: Mapping[str, str], *, file: str = "") -> str:
-    """Checks that this Python can use the experiment's own classes; returns the tuner's default `optimize_mode`.
+    """Check that this Python can use the experiment's classes; return the tuner's default `optimize_mode`.
 
-    That is ``maximize`` or ``minimize``; empty: the class has none, or the tuner is a built-in one. Raises
-    ConfigInvalid that names the classes that cannot be used.
+    The result is ``maximize`` or ``minimize``, or empty for a class without a default and for a built-in tuner. Raises
+    ConfigInvalid that names the unusable classes.
     """
     given = {"tuner": spec.tuner, "assessor": spec.assessor}
     asked = {kind: one for kind, one in given.items() if one is not None and one.class_name}
@@ -97,9 +96,9 @@ def sentence(algorithm: AlgorithmSpec, python: str, refusal: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundClasses:
-    #: Label → why the class cannot be used: a sentence, or the last line of a traceback.
+    #: Label → why the class cannot be used: a message, or the last line of a traceback.
     refusals: Mapping[str, str]
-    #: Label → ``maximize`` or ``minimize``: the default of the class's argument `optimize_mode`, where it has one.
+    #: Label → ``maximize`` or ``minimize``: the default of the class's argument `optimize_mode`, if it has one.
     directions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -112,10 +111,10 @@ async def find(
     directory: str = "/",
     with_arguments: bool = False,
 ) -> FoundClasses:
-    """What this Python says of classes, by their labels in `asked`.
+    """What this Python reports about classes, by their labels in `asked`.
 
-    A class with the label ``tuner`` must be a tuner. `with_arguments`: a class that does not take its ``class_args``
-    cannot be used either.
+    A class with the label ``tuner`` must be a tuner. `with_arguments`: a class that does not accept its ``class_args``
+    is unusable.
     """
     unjudged = {} if with_arguments else {"class_args": None}
     request = {"verb": "find", "classes": {label: {**asdict(one), **unjudged} for label, one in asked.items()}}
@@ -138,15 +137,15 @@ async def objection(
 
 
 async def _ask(python: str, request: dict[str, Any], environment: Mapping[str, str], directory: str) -> dict[str, Any]:
-    """The answer of a tuner host to one request; the host ends after it. Raises _Failed."""
+    """The answer of a tuner host to one request, after which the host ends. Raises _Failed."""
     with tempfile.TemporaryDirectory(prefix="nni-manager-") as folder, tempfile.TemporaryFile() as errors:
         places = {"NNI_CHECKPOINT_DIRECTORY": folder, "NNI_LOG_DIRECTORY": folder}
-        places["PYTHONDONTWRITEBYTECODE"] = "1"  # the user's folder is only looked at
+        places["PYTHONDONTWRITEBYTECODE"] = "1"  # do not write to the user's folder
         frame = protocol.encode({**request, "id": 1})
         output = await _run([python, TUNER_HOST], frame, {**with_stand_in(environment), **places}, directory, errors)
         answers = protocol.Decoder().feed(output)
         if not answers:
-            raise _Failed(_last_line(errors) or "it ended without a word")
+            raise _Failed(_last_line(errors) or "it ended without a message")
     if (error := answers[0].get("error")) is not None:
         raise _Failed(error["message"])
     return dict(answers[0]["result"])
@@ -171,9 +170,9 @@ async def _run(
         async with asyncio.timeout(PATIENCE_S):
             output, _ = await process.communicate(text)
     except TimeoutError:
-        raise _Failed(f"importing it takes longer than {PATIENCE_S:.0f} seconds") from None
+        raise _Failed(f"the import takes longer than {PATIENCE_S:.0f} seconds") from None
     finally:
-        with suppress(ProcessLookupError, PermissionError):  # the processes that it started too
+        with suppress(ProcessLookupError, PermissionError):  # including the processes that it started
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     return output

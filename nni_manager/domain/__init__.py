@@ -1,1 +1,1 @@
-"""The words of the field: experiments, trials, jobs, metrics, search spaces. Imports the standard library only."""
+"""The domain's types: experiments, trials, jobs, metrics, search spaces. Imports only the standard library."""

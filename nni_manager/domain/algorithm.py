@@ -1,6 +1,6 @@
-"""Algorithms by name: which tuners or assessors there are, and what arguments they take.
+"""Tuners and assessors by name, and their arguments.
 
-`tuners.registry` and `assessors.registry` each own one `Catalogue`. Looking something up imports no tuner.
+`tuners.registry` and `assessors.registry` each own a `Catalogue`. A lookup imports no tuner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IGNORING_RESULTS = frozenset(
 
 
 def ignores_results(tuner: str) -> bool:
-    """Whether a tuner, by its name or class, proposes the same whatever the results are."""
+    """Whether the proposals of a tuner, given by name or class, do not depend on results."""
     return tuner.lower() in _IGNORING_RESULTS
 
 
@@ -49,7 +49,7 @@ class AlgorithmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """The description of one algorithm, without importing it."""
+    """The description of an algorithm, without an import of it."""
 
     #: As it is shown and stored.
     name: str
@@ -68,7 +68,7 @@ class Algorithm:
     ends: bool = False
     #: Whether the class may repeat a point, and `tuners.distinct` prevents that.
     is_wrapped: bool = False
-    #: Parameters that its trials have beside those of the search space.
+    #: Parameters of its trials in addition to those of the search space.
     beside: tuple[str, ...] = ()
     #: Keys of `classArgs` without a default, and what may be written.
     required: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -77,21 +77,21 @@ class Algorithm:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The keys of `classArgs` that the class takes; imports it."""
+        """The keys of `classArgs` that the class accepts; imports it."""
         return tuple(inspect.signature(self.load()).parameters)
 
     def check_arguments(self, class_args: Mapping[str, object]) -> None:
-        """Checks the names of arguments. Raises InvalidInput that names one the class does not take, or lacks."""
+        """Check the names of arguments. Raises InvalidInput that names an unknown or missing one."""
         known = self.arguments if self.is_built_in else tuple(class_args)
         for key in class_args:
             if key not in (*known, *self.ignored):
-                words = f"it knows {', '.join(known)}" if known else "it takes none"
-                raise InvalidInput(f"classArgs.{key}: {self.name} has no such argument; {words}.")
+                words = f"its arguments: {', '.join(known)}" if known else "it takes no arguments"
+                raise InvalidInput(f"classArgs.{key}: {self.name} does not have this argument; {words}.")
         for key, sentence in self.missing(class_args).items():
             raise InvalidInput(f"classArgs.{key} {sentence}.")
 
     def missing(self, class_args: Mapping[str, object]) -> dict[str, str]:
-        """What is required and not given: key → the sentence that says so."""
+        """Missing arguments: key → message."""
         return {
             key: f"is required with {self.name}; write {words}"
             for key, words in self.required.items()
@@ -99,7 +99,7 @@ class Algorithm:
         }
 
     def create(self, class_args: Mapping[str, object]) -> object:
-        """An instance. Argument values were checked with the config. Raises InvalidInput, and what the class raises."""
+        """An instance. Argument values were checked with the config. Raises InvalidInput and the class's exceptions."""
         self.check_arguments(class_args)
         given = {key: value for key, value in class_args.items() if key not in self.ignored}
         return self.load()(**given)
@@ -113,7 +113,7 @@ class Algorithm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NniAlgorithm:
-    """An algorithm that is not ours: the name stands for NNI's class, in the Python of users' classes."""
+    """An algorithm of NNI: its name stands for NNI's class, in the Python of users' classes."""
 
     name: str
     #: ``module.Class``.
@@ -125,7 +125,7 @@ class NniAlgorithm:
     package: str = "nni"
 
     def not_installed(self, python: str, refusal: str) -> str:
-        """The sentence for a Python that cannot import it; `refusal`: what that Python says."""
+        """The message for a Python that cannot import it; `refusal`: that Python's error."""
         return f"{self.name} is NNI's own class: {python} -m pip install '{self.package}' ({refusal.rstrip('.')})"
 
 
@@ -148,28 +148,28 @@ class Catalogue:
         return tuple(algorithm.name for algorithm in self.built_in)
 
     def find(self, name: str) -> Algorithm:
-        """The algorithm of a name or alias, in any case of letters; packages come last. Raises InvalidInput."""
+        """The algorithm of a name or alias, ignoring case; packages come last. Raises InvalidInput."""
         if (found := self.look_up(name)) is not None:
             return found
-        choice = f"use one of {', '.join(self.names)}, or a class of your own (className)"
+        choice = f"use one of {', '.join(self.names)}, or your own class (className)"
         if self.is_missing(name):
             raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
         raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 
     def look_up(self, name: str) -> Algorithm | None:
-        """The algorithm of a name or alias; None: there is none."""
+        """The algorithm of a name or alias, or None."""
         return next((one for one in self.built_in if _is_called(one, name)), None) or self._installed(name)
 
     def of_nni_called(self, name: str) -> NniAlgorithm | None:
-        """NNI's class of that name or alias; None: there is none, or the algorithm is ours."""
+        """NNI's class of that name or alias; None if unknown, or the algorithm is ours."""
         return next((one for one in self.of_nni if _is_called(one, name)), None)
 
     def of_class(self, class_name: str) -> NniAlgorithm | None:
-        """The name that stands for this class of NNI's."""
+        """The algorithm that stands for this class of NNI's, or None."""
         return next((one for one in self.of_nni if one.class_name == class_name), None)
 
     def is_missing(self, name: str) -> bool:
-        """Whether NNI has an algorithm of that name and this version does not."""
+        """Whether NNI has an algorithm of that name that this version lacks."""
         return name.lower() in (missing.lower() for missing in self.missing)
 
     def _installed(self, name: str) -> Algorithm | None:

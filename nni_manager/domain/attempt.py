@@ -1,4 +1,4 @@
-"""An attempt of a trial: what is stored of it, and what a training service says of its job now."""
+"""An attempt of a trial: its stored record, and the training service's report on its job."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ INTENT = "INTENT"
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
 
-#: The beginning of the message of a trial that ended while its job could not be asked to end.
+#: Beginning of the message of a trial that ended while its job could not be stopped.
 MAY_STILL_RUN = "may still run on "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a training service says of one job now: evidence, never a verdict."""
+    """A training service's report on a job: evidence, not a decision."""
 
     state: JobState
     exit_code: int | None = None
@@ -72,7 +72,7 @@ class Observation:
         return replace(self, started_ms=started_ms, ended_ms=ended_ms, is_steady=False)
 
     def moments(self, apart_ms: int) -> tuple[int | None, int | None]:
-        """Its start and its end in milliseconds since the epoch; `apart_ms` as in `dated`, which costs more."""
+        """Its start and end in milliseconds since the epoch; cheaper than `dated`, with the same `apart_ms`."""
         if not self.is_steady:
             return self.started_ms, self.ended_ms
         return (
@@ -82,7 +82,7 @@ class Observation:
 
 
 class Attempt(NamedTuple):
-    """One attempt of a trial; its fields are named as the columns that store them.
+    """An attempt of a trial; its fields have the names of their columns.
 
     A tuple for speed: each turn of an experiment reads one for every open trial.
     """
@@ -144,7 +144,7 @@ class Attempt(NamedTuple):
 
     @property
     def end(self) -> Observation | None:
-        """The platform's last report, on its end; None while it reports none."""
+        """The platform's last report, on its end, or None."""
         if not self.has_ended_there:
             return None
         return Observation(
@@ -161,7 +161,7 @@ class Attempt(NamedTuple):
 
     @property
     def wait(self) -> Wait | None:
-        """Why it does not run yet, where its platform says so."""
+        """Why it does not run yet, if its platform reports that."""
         if not self.wait_code:
             return None
         return Wait(code=WaitCode(self.wait_code), sentence=self.wait_sentence, details=json.loads(self.wait_details))

@@ -23,7 +23,7 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """Milliseconds since the machine started, time asleep included; unlike the wall clock it is never set."""
+    """Milliseconds since the machine started, including sleep; unlike the wall clock, it is never set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
@@ -54,7 +54,7 @@ class ClockSteps:
 
     @property
     def not_told_yet(self) -> int:
-        """What `since_last_look` would return now, in milliseconds; the step stays unread."""
+        """The step that `since_last_look` would return now, in milliseconds, without consuming it."""
         return self._look()[0]
 
     def since_last_look(self) -> int:
@@ -73,7 +73,7 @@ class ClockSteps:
 
 
 class Durations:
-    """A number of durations and their sum, which only grow. Any thread may add."""
+    """A growing number of durations and their sum. Any thread may add."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -96,7 +96,7 @@ class Durations:
 
 
 class _Measured:
-    """A context that measures; a class, as a generator would cost more than the measured work."""
+    """A context that measures; a class, because a generator would cost more than the measured work."""
 
     __slots__ = ("_began_s", "_durations")
 
@@ -116,14 +116,14 @@ _TICKS = 60
 
 
 class LoopLag:
-    """How late the event loop is, from a ticker on the loop that calls `note`."""
+    """The delay of the event loop, from a ticker on the loop that calls `note`."""
 
     def __init__(self) -> None:
         self.all = Durations()
         self._latest: deque[float] = deque(maxlen=_TICKS)
 
     def note(self, late_s: float) -> None:
-        """A tick came `late_s` seconds after its time."""
+        """Note a tick that is `late_s` seconds late."""
         late_s = max(0.0, late_s)
         self.all.add(late_s)
         self._latest.append(late_s)

@@ -1,4 +1,4 @@
-"""An experiment's own port, where its page and NNI's API are served as NNI serves them."""
+"""An experiment's own port, which serves its page and NNI's API, as NNI does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An endpoint as it is recorded and opened."""
+    """A recorded endpoint."""
 
     #: TCP port, 1 to 65535.
     port: int
@@ -30,7 +30,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointWish:
-    """An endpoint as it is asked for."""
+    """A requested endpoint."""
 
     #: 0: any free port. None: it is needed only where no service shows the experiment; `first`, or the next free one.
     port: int | None = None
@@ -45,15 +45,11 @@ class EndpointWish:
 
 
 def parse_prefix(text: str) -> str:
-    """``/my/pre/`` → ``my/pre``. Raises InvalidInput for what cannot stand before a path."""
+    """``/my/pre/`` → ``my/pre``. Raises InvalidInput for an invalid prefix."""
     prefix = text.strip("/")
     if len(prefix) > _LONGEST:
-        raise InvalidInput(
-            f"urlPrefix: has {len(prefix)} characters, and {_LONGEST} are the most; choose a shorter one"
-        )
+        raise InvalidInput(f"urlPrefix: has {len(prefix)} characters; choose one of at most {_LONGEST}")
     for segment in prefix.split("/") if prefix else ():
         if segment in (".", "..") or _SEGMENT.fullmatch(segment) is None:
-            raise InvalidInput(
-                f"urlPrefix: {segment!r} cannot be a part of it; use letters, digits, . _ ~ - with single slashes"
-            )
+            raise InvalidInput(f"urlPrefix: {segment!r} is invalid; use letters, digits, . _ ~ - and single slashes")
     return prefix

@@ -1,33 +1,33 @@
-"""The whole error tree, and the HTTP status of each.
+"""All errors, with their HTTP status.
 
     NniManagerError
-    ├── InvalidInput            what was sent cannot be used; names the field
+    ├── InvalidInput            the input is invalid; names the field
     │   ├── ConfigInvalid       an experiment file with one or more problems
-    │   ├── BadDimension        one dimension of a search space
+    │   ├── BadDimension        a dimension of a search space
     │   └── MissingExtra        needs packages that an extra installs
-    ├── NotFound                no such experiment, trial or file
-    ├── Conflict                exists, but its state does not allow this
-    │   ├── Ending              the daemon is ending; the next one takes it
-    │   └── AttemptDecided      an attempt that is fenced off still reports
-    ├── VersionRefused          a trial runner whose version does not fit
-    ├── TooBusy                 more comes in than can be stored; again in a moment
+    ├── NotFound                the experiment, trial or file does not exist
+    ├── Conflict                the state of the object does not allow the request
+    │   ├── Ending              the daemon is ending; the next one handles the request
+    │   └── AttemptDecided      a replaced attempt still reports
+    ├── VersionRefused          the trial runner has an incompatible version
+    ├── TooBusy                 too many requests to store; try again in a moment
     ├── StoreError
-    │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); tried again by itself
-    │   ├── StoreCorrupt        cannot be read; a person must look
-    │   │   └── StoreGone       its file was removed or replaced; it may be put back
-    │   └── SchemaRefused       written by a version whose databases this one does not read
-    ├── AnalysisUnavailable     the process that answers about trials cannot answer now
+    │   ├── StoreUnavailable    cannot be written now (full, locked, read-only); retried automatically
+    │   ├── StoreCorrupt        cannot be read; needs a user's action
+    │   │   └── StoreGone       its file was removed or replaced; it may be restored
+    │   └── SchemaRefused       written by an incompatible version
+    ├── AnalysisUnavailable     the process that answers about trials is unavailable
     ├── AlreadyOwned            another process holds the folder or data directory
     ├── PlatformError
-    │   ├── SubmitRejected      this job will never be accepted
-    │   ├── PlatformUnavailable nothing can be said now; ask again later
-    │   └── BadCredentials      a person must act
+    │   ├── SubmitRejected      the platform will never accept this job
+    │   ├── PlatformUnavailable the platform is unreachable; try again later
+    │   └── BadCredentials      needs a user's action
     └── TunerError
-        ├── TunerRaised         the user's or our algorithm raised; carries the traceback
-        └── TunerDied           its process is gone
-            └── TunerNotStarted a shortage, which passes, prevents its start
+        ├── TunerRaised         the algorithm raised an exception; has the traceback
+        └── TunerDied           its process has ended
+            └── TunerNotStarted a temporary shortage prevents its start
 
-The text of an error is for the user: what happened, which field or job, what to do next. No text carries a secret.
+The text of an error is for the user: what happened, which field or job, what to do next. It never contains a secret.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from typing import Self
 
 
 class NniManagerError(Exception):
-    """Root of all errors that are raised on purpose."""
+    """Base of all intentional errors."""
 
 
-#: The most characters of a sentence that are shown; of a longer one its beginning and end.
+#: Maximum length of a displayed message; of a longer one, the beginning and the end are shown.
 _SHOWN, _BEGINNING, _END = 1000, 600, 300
 
 
 def shortened(sentence: str) -> str:
-    """The sentence, its middle left out where it is long because it repeats large input."""
+    """The message, without its middle if it is long because it repeats large input."""
     left_out = len(sentence) - _BEGINNING - _END
     if len(sentence) <= _SHOWN:
         return sentence
-    return f"{sentence[:_BEGINNING]}… ({left_out} characters are left out) …{sentence[-_END:]}"
+    return f"{sentence[:_BEGINNING]}… ({left_out} characters omitted) …{sentence[-_END:]}"
 
 
 class InvalidInput(NniManagerError):
-    """The input cannot be used."""
+    """The input is invalid."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))
 
 
 class MissingExtra(InvalidInput):
-    """`what` needs packages that are not installed where the manager runs; an extra of nni-manager installs them."""
+    """`what` needs packages that are not installed with the manager; an extra of nni-manager installs them."""
 
     def __init__(self, what: str, packages: str, extra: str, *, field: str = "") -> None:
         verb = "is" if "," not in packages else "are"
@@ -73,7 +73,7 @@ class MissingExtra(InvalidInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with an experiment file."""
+    """A problem in an experiment file."""
 
     message: str
     #: Dotted path of the field as the user wrote it, e.g. ``trainingService.platform``; empty for the whole file.
@@ -93,8 +93,7 @@ class Problem:
 
 
 class ConfigInvalid(InvalidInput):
-    """An experiment file that cannot be used; `problems` lists every reason found, `warnings` what was found besides
-    (`domain.experiment.ConfigWarning`)."""
+    """An invalid experiment file, with all `problems` and `warnings` (`domain.experiment.ConfigWarning`)."""
 
     def __init__(self, problems: Sequence[Problem], warnings: Sequence[Problem] = ()) -> None:
         NniManagerError.__init__(self, "; ".join(map(str, problems)))  # each of them is short
@@ -103,12 +102,12 @@ class ConfigInvalid(InvalidInput):
 
     @classmethod
     def of(cls, message: str, *, field: str = "", file: str = "", line: int = 0) -> Self:
-        """One with a single problem."""
+        """An error with a single problem."""
         return cls([Problem(message=message, field=field, file=file, line=line)])
 
 
 class BadDimension(InvalidInput):
-    """A dimension of a search space that cannot be used."""
+    """An invalid dimension of a search space."""
 
     def __init__(self, message: str, *, key: tuple[str | int, ...] = (), reason: str = "") -> None:
         super().__init__(message)
@@ -119,27 +118,27 @@ class BadDimension(InvalidInput):
 
 
 class NotFound(NniManagerError):
-    """No such experiment, trial or file."""
+    """The experiment, trial or file does not exist."""
 
 
 class Conflict(NniManagerError):
-    """The thing exists, but its state does not allow what was asked."""
+    """The object's state does not allow the request."""
 
 
 class Ending(Conflict):
-    """The daemon is ending; the next one takes what was asked."""
+    """The daemon is ending; the next one can handle the request."""
 
 
 class AttemptDecided(Conflict):
-    """The attempt was replaced by another; its reports are rejected."""
+    """The attempt was replaced, so its reports are rejected."""
 
 
 class VersionRefused(NniManagerError):
-    """The trial runner has another version than the manager; the text names both."""
+    """The trial runner has an incompatible version; the text names both versions."""
 
 
 class TooBusy(NniManagerError):
-    """More arrives than can be stored now; the client tries again in a moment."""
+    """Too many requests to store; the client must try again in a moment."""
 
 
 class StoreError(NniManagerError):
@@ -147,7 +146,7 @@ class StoreError(NniManagerError):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be written at the moment; the write is tried again by itself."""
+    """The database cannot be written at the moment; the write is retried automatically."""
 
 
 class StoreCorrupt(StoreError):
@@ -155,15 +154,15 @@ class StoreCorrupt(StoreError):
 
 
 class StoreGone(StoreCorrupt):
-    """The database's file is gone, or another one is in its place; it may be put back."""
+    """The database's file is missing or was replaced; it may be restored."""
 
 
 class SchemaRefused(StoreError):
-    """The database was written by a newer version, or by one from before the first release."""
+    """The database was written by a newer version, or before the first release."""
 
 
 class AnalysisUnavailable(NniManagerError):
-    """The process that answers questions about trials did not answer; the next question starts it anew."""
+    """The process that answers queries about trials did not answer; the next query restarts it."""
 
 
 class AlreadyOwned(NniManagerError):
@@ -175,13 +174,13 @@ class PlatformError(NniManagerError):
 
 
 class SubmitRejected(PlatformError):
-    """An error: this job will never be accepted; the text says why."""
+    """The platform will never accept this job; the text is the reason."""
 
 
 class PlatformUnavailable(PlatformError):
-    """The platform cannot be asked at the moment; nothing is known and nothing changes.
+    """The platform is unreachable at the moment, so nothing changes.
 
-    `refused`: of a submission, that the job was certainly not taken by this call; an earlier one may have had it taken.
+    `refused`: the platform certainly did not accept the job in this call; it may have accepted it in an earlier one.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -194,7 +193,7 @@ class BadCredentials(PlatformError):
 
 
 class TunerError(NniManagerError):
-    """Something about a tuner or assessor. `details`: a traceback or last words, or empty."""
+    """An error of a tuner or assessor. `details`: a traceback or last lines, or empty."""
 
     def __init__(self, message: str, details: str = "") -> None:
         super().__init__(message)
@@ -210,7 +209,7 @@ class TunerDied(TunerError):
 
 
 class TunerNotStarted(TunerDied):
-    """The tuner's process cannot be started for now: processes, memory or descriptors are short."""
+    """A shortage of processes, memory or descriptors prevents the start of the tuner's process."""
 
 
 #: Error class → HTTP status; subclasses inherit it.
@@ -229,6 +228,6 @@ STATUS: Mapping[type[Exception], HTTPStatus] = {
 
 
 def status_of(error: Exception) -> HTTPStatus:
-    """The HTTP status of an error; 500 where the table has none."""
+    """The HTTP status of an error; 500 if it is not in the table."""
     classes = (STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     return next(classes, HTTPStatus.INTERNAL_SERVER_ERROR)

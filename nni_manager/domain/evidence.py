@@ -1,7 +1,7 @@
-"""How an attempt ended, decided from two reports: the platform's on the job, and the trial runner's on the command.
+"""Decides how an attempt ended, from the platform's report on the job and the runner's on the command.
 
-The runner knows how the user's command ended; the platform knows what it did to the job. Where they disagree, the
-platform decides about its own actions (preempted, lost, out of memory) and the runner about the command.
+The runner knows how the user's command ended; the platform knows its own actions. If they disagree, the platform is
+right about its actions (preempted, lost, out of memory) and the runner about the command.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerExit:
-    """A runner's report on the end of the user's command, as it was posted."""
+    """A runner's report on the end of the user's command."""
 
     exit_code: int | None
     signal: int | None
@@ -51,7 +51,7 @@ class RunnerExit:
 
     @staticmethod
     def parse(text: str) -> RunnerExit:
-        """The report from the JSON of the runner's post, as it is stored."""
+        """The report from the stored JSON of the runner's post."""
         word: dict[str, Any] = json.loads(text)
         return RunnerExit(
             exit_code=word.get("exitCode"),
@@ -88,13 +88,13 @@ class RunnerExit:
 
     @property
     def doubts(self) -> str:
-        """Why something may be missing; else empty."""
+        """Why something may be missing, or empty."""
         undelivered = f"not everything was delivered: {' '.join(self.undelivered)}" if self.undelivered else ""
         return "; ".join(filter(None, (undelivered, self.doubt)))
 
 
 def of_storage(report: Observation) -> Observation:
-    """The report on a job that said that it cannot use shared storage, with that as its message; another as it is."""
+    """The report on a job; if the job could not use shared storage, with that reason as its message."""
     _, mark, words = report.stderr_tail.rpartition(NOT_THERE)
     if not (mark and words.strip()) or report.exit_code not in (EXIT_OTHER_STORAGE, EXIT_NOT_MOUNTED):
         return report
@@ -134,24 +134,20 @@ class AttemptEnd:
 
 
 #: Doubt about an attempt with a runner that registered and never reported the end.
-UNHEARD = (
-    "its runner never said that all its results were delivered; those that are missing are in the outbox of its folder"
-)
+UNHEARD = "its runner did not confirm that all results were delivered; missing ones are in the outbox of its folder"
 #: Doubt about an attempt that succeeded although its runner never registered.
-NEVER_HEARD = (
-    "its job ended well, but its trial runner was never heard: what the command reported, if it ran, is not here"
-)
+NEVER_HEARD = "the job succeeded, but its trial runner never connected; results, if any, were not received"
 
 
 def missing_results(missing: Mapping[str, tuple[int, int]]) -> str:
-    """A sentence about incomplete outboxes: name → (bytes received, bytes written)."""
+    """A message about incomplete outboxes: name → (bytes received, bytes written)."""
     some = "; ".join(f"{stored} of {size} bytes of {name}" for name, (stored, size) in list(missing.items())[:3])
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    return f"its results may not be complete: {some}{more} came in time; the rest is in the folder it ran in"
+    return f"its results may be incomplete: {some}{more} arrived in time; the rest is in the folder of the attempt"
 
 
 def unstarted(platform: Observation) -> Observation:
-    """The observation of a job with a silent runner: an exit code of the runner's own is not the command's."""
+    """The observation of a job with a silent runner, whose exit code may be the runner's instead of the command's."""
     words = protocol.RUNNER_EXITS.get(platform.exit_code or 0)
     if platform.state is not JobState.FAILED or words is None:
         return platform
@@ -162,13 +158,13 @@ def unstarted(platform: Observation) -> Observation:
 
 
 def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd | None:
-    """The attempt's end, from both reports; None while neither says that it has ended."""
+    """The attempt's end, from both reports; None while neither reports an end."""
     if runner is None:
         return None if platform is None else AttemptEnd(report=platform)
     word = runner.report()
     if platform is None:
         return AttemptEnd(report=word)
-    if platform.state is JobState.CANCELLED:  # by a person or by us: the command did not end by itself
+    if platform.state is JobState.CANCELLED:  # by a user or by us: the command did not end on its own
         is_over = word.state is JobState.SUCCEEDED
         return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
@@ -179,12 +175,12 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     if fits:
         return AttemptEnd(report=believed)
-    both = f"the platform says {platform.state} ({explain(platform)}), the runner says {explain(word)}"
+    both = f"the platform reports {platform.state} ({explain(platform)}), the runner reports {explain(word)}"
     return AttemptEnd(report=believed, disagreement=both)
 
 
 def _was_ended_with_another(platform: Observation, word: Observation) -> bool:
-    """Whether this process was only stopped because another of the job failed, with the exit code that is reported."""
+    """Whether this process was only stopped because another process of the job failed with the reported exit code."""
     was_stopped = word.signal in _STOPS or word.exit_code in {128 + number for number in _STOPS}
     is_anothers = platform.exit_code not in {None, 0, *(128 + number for number in _STOPS)}
     return platform.state is JobState.FAILED and was_stopped and is_anothers

@@ -1,4 +1,4 @@
-"""The records of an experiment: its spec, status, holds and warnings, and what a turn reads of its database."""
+"""The records of an experiment: spec, status, holds, warnings, and the stored state for a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nni_manager.domain.trial import PLATFORM_RETRIES, OpenTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentWarning:
-    """One warning, as REST, page and command line show it."""
+    """A warning, as shown by REST, page and command line."""
 
     #: The kind, for programs: capitals and underscores, e.g. ``TRIAL_PORT_MOVED``.
     code: str
@@ -27,7 +27,7 @@ class ExperimentWarning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigWarning(Problem):
-    """A warning about an experiment file; its text has the form of a problem's."""
+    """A warning about an experiment file, in the format of a problem."""
 
     #: As `ExperimentWarning.code`.
     code: str
@@ -42,7 +42,7 @@ Json = Mapping[str, object]
 
 
 class ExperimentStatus(StrEnum):
-    """The status of an experiment, with NNI's words and meaning; its dead ends are repaired."""
+    """The status of an experiment, with NNI's terms and meaning, but without its dead ends."""
 
     #: Known, not started.
     INITIALIZED = "INITIALIZED"
@@ -70,7 +70,7 @@ class ExperimentStatus(StrEnum):
 
     @property
     def is_closed(self) -> bool:
-        """Whether no loop works on it."""
+        """Whether it is closed: no loop runs it."""
         return self in (ExperimentStatus.STOPPED, ExperimentStatus.VIEWED)
 
 
@@ -78,7 +78,7 @@ _ACTIVE = frozenset({ExperimentStatus.RUNNING, ExperimentStatus.NO_MORE_TRIAL, E
 
 
 class HoldCode(StrEnum):
-    """Why no new trial starts although the experiment is not over."""
+    """Why no new trials start although the experiment has not ended."""
 
     #: The tuner or assessor raised an exception.
     TUNER_RAISED = "TUNER_RAISED"
@@ -125,7 +125,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformSpec:
-    """One training service of the config."""
+    """A training service of the config."""
 
     #: Folder name of the adapter, e.g. ``local``.
     name: str
@@ -136,14 +136,14 @@ class PlatformSpec:
 
     @property
     def trial_concurrency(self) -> int | None:
-        """How many trials may run here at a time; None: as many as in the whole experiment."""
+        """Maximum number of trials at a time on this service; None: as for the experiment."""
         most = self.settings.get("trialConcurrency")
         return most if isinstance(most, int) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentSpec:
-    """One experiment as configured, whichever dialect it was written in. Paths are absolute, durations seconds."""
+    """A configured experiment, independent of the file's format. Paths are absolute, durations are in seconds."""
 
     name: str | None
     search_space: Json
@@ -202,17 +202,17 @@ class ExperimentSpec:
 
     @property
     def may_continue_trials(self) -> bool:
-        """Whether a later trial may begin with the checkpoint of one that has ended, as its tuner decides."""
+        """Whether the tuner may let a later trial begin with the checkpoint of a finished one."""
         return bool(self.tuner.class_name) or self.tuner.name not in _NEVER_CONTINUING
 
     @property
     def counts_unusable_results(self) -> bool:
-        """Whether `max_unusable_results` applies: a tuner that ignores results needs none."""
+        """Whether `max_unusable_results` applies: not for a tuner that ignores results."""
         return self.max_unusable_results > 0 and not ignores_results(self.tuner.name or self.tuner.class_name)
 
     @property
     def multi_thread(self) -> bool:
-        """Whether each proposal of a user's tuner is generated in a thread of its own."""
+        """Whether each proposal of a user's tuner is generated in a separate thread."""
         deprecated = self.canonical.get("deprecated")
         return isinstance(deprecated, Mapping) and deprecated.get("multiThread") is True
 
@@ -222,7 +222,7 @@ class ExperimentSpec:
         return any(one is not None and one.class_name for one in (self.tuner, self.assessor))
 
     def kept_of(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The part of its caller's environment that the experiment keeps."""
+        """The part of the caller's environment that the experiment keeps."""
         names = self.caller_environment
         return {name: value for name, value in environment.items() if names is None or name in names}
 
@@ -287,7 +287,7 @@ class StoredExperiment(NamedTuple):
 
 
 class NeedlessCheckpoint(NamedTuple):
-    """The checkpoint of a trial that ended well, which nothing needs any more."""
+    """A checkpoint of a successful trial that is no longer needed."""
 
     trial_id: str
     #: (training service, job) of each attempt: it may have been at several places.
@@ -296,7 +296,7 @@ class NeedlessCheckpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredState:
-    """The part of an experiment's database that its next plan depends on."""
+    """The part of an experiment's database for its next plan."""
 
     experiment: StoredExperiment
     #: Training service → its hold: something must be put right before it is used again.
@@ -335,6 +335,6 @@ class StoredState:
 
 @dataclass(slots=True)
 class LiveSpec:
-    """Holds the experiment's current config; loop, tuner and jobs share it, so that a change reaches all at once."""
+    """The experiment's current config, shared by loop, tuner and jobs, so that a change reaches all at once."""
 
     now: ExperimentSpec

@@ -1,4 +1,4 @@
-"""Numbers, durations and sizes as text for people: one form for pages, command line and messages."""
+"""Formats numbers, durations and sizes for users, the same for pages, command line and messages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ _NEXT_UNIT = 999.5
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number with `digits` significant digits, such as ``0.123457``; an integer with all of its digits; ``NaN`` and
-    ``Infinity`` as JSON has them."""
+    """A number with `digits` significant digits, such as ``0.123457``; integers with all digits.
+
+    ``NaN`` and ``Infinity`` are written as in JSON.
+    """
     if isinstance(value, int):
         return str(value)
     return f"{value:.{digits}g}" if math.isfinite(value) else json.dumps(value)
 
 
 def duration(ms: float) -> str:
-    """A duration in milliseconds in its two largest units: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1
-    h``. A negative one counts as 0."""
+    """A duration, given in milliseconds, in its two largest units; a negative one counts as 0.
+
+    Such as ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 7 min``, ``4 d 1 h``.
+    """
     seconds = max(int(ms), 0) // 1000
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     if days:
@@ -44,7 +48,7 @@ def size(bytes: int) -> str:
 
 
 def spreadsheet_text(text: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
+    """The text, changed so that a spreadsheet does not read it as a formula."""
     if not text or text[0] not in "=+-@\t\r":
         return text
     try:

@@ -12,7 +12,7 @@ from trial_runner import protocol
 _LETTERS = string.ascii_lowercase
 _ALPHABET = string.ascii_lowercase + string.digits
 
-#: What users may call an experiment, as in NNI.
+#: Ids that users may choose for an experiment, as in NNI.
 EXPERIMENT_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 #: Ids that a caller may not choose: words of the API's paths, and folders of the data directory.
 NOT_FOR_EXPERIMENTS = frozenset({"all", "code", "databases", "events", "keeper", "stop", "view"})
@@ -63,7 +63,7 @@ def trial_of_job(job_name: str) -> tuple[str, str]:
 
 
 def checkpoint_directory_of(attempt_directory: str) -> str:
-    """Name of the folder of a trial's checkpoints, beside those of its attempts; from the name of one of these."""
+    """Name of a trial's checkpoint folder, next to those of its attempts, from the name of an attempt's folder."""
     return f"{attempt_directory.partition('-')[0]}{protocol.CHECKPOINT_SUFFIX}"
 
 

@@ -1,4 +1,4 @@
-"""Jobs: what a platform runs for one attempt of a trial."""
+"""Jobs, which a platform runs for attempts of trials."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class JobState(StrEnum):
-    """The state of a job, the same for all platforms. Each adapter maps its native states in one table."""
+    """The state of a job, the same for all platforms. Each adapter has a table of its native states."""
 
     #: Accepted, not started.
     PENDING = "PENDING"
@@ -33,7 +33,7 @@ class JobState(StrEnum):
         return self in FINAL_STATES
 
 
-#: As strings, too: what is stored is compared without making a JobState of it.
+#: Strings, too, so that stored values are compared without conversion to JobState.
 FINAL_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.PREEMPTED, JobState.LOST})
 
 
@@ -59,13 +59,13 @@ class JobHandle:
 
     @property
     def text(self) -> str:
-        """The handle as it is stored beside its job's name."""
+        """The stored text of the handle."""
         return json.dumps({"platform": self.platform, "version": self.version, "data": self.data})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """Everything a platform needs to start one attempt of a trial."""
+    """Everything that a platform needs to start an attempt of a trial."""
 
     #: Unique for ever; submitting a name twice yields one job.
     name: str

@@ -1,6 +1,6 @@
-"""Metrics: what trials report, one on each line of an outbox.
+"""Metrics that trials report, one per line of an outbox.
 
-A broken line is counted and dropped; the other lines are read. The first broken line of each cause is reported.
+Invalid lines are counted and dropped; the first one of each cause is reported.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trial_runner import protocol
 
 
 class MetricType(StrEnum):
-    """Wire words are NNI's."""
+    """The type of a metric, with NNI's values."""
 
     #: An intermediate result.
     PERIODICAL = "PERIODICAL"
@@ -35,7 +35,7 @@ OptimizeModeName = Literal["maximize", "minimize"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One reported value. (trial, attempt, outbox, number) identifies it."""
+    """A reported value, identified by (trial, attempt, outbox, number)."""
 
     type: MetricType
     #: JSON text of the value as reported; NaN and Infinity may stand bare in it.
@@ -66,14 +66,14 @@ _TOO_LONG = json.loads(protocol.TOO_LONG)
 _NOT_RESULTS = (json.loads(protocol.NOT_READ), json.loads(protocol.GONE))
 _TYPES = {"intermediate": MetricType.PERIODICAL, "final": MetricType.FINAL}
 #: The cause that is reported for a line that is too long.
-TOO_LONG = f"is longer than {protocol.MAX_RECORD} bytes, the most that is taken"
+TOO_LONG = f"is longer than the maximum of {protocol.MAX_RECORD} bytes"
 #: Characters of a broken line that a message repeats.
 _EXCERPT = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """The content of a stretch of lines."""
+    """The content of consecutive lines."""
 
     #: Lines, broken and empty ones included.
     count: int
@@ -95,7 +95,7 @@ def parse_nni(lines: Sequence[str], first: int = 0) -> Lines:
 
 
 def joined_lines(parts: Sequence[Lines]) -> Lines:
-    """Stretches that follow each other as one."""
+    """Consecutive parts, joined."""
     return Lines(
         count=sum(part.count for part in parts),
         metrics=tuple(metric for part in parts for metric in part.metrics),
@@ -117,7 +117,7 @@ def _parse(lines: Sequence[str], first: int, metric: Callable[[int, object], Met
             broken.setdefault(TOO_LONG, f"line {number + 1} {TOO_LONG}; report less at once")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             cause = f"no field {error}" if isinstance(error, KeyError) else str(error)
-            broken.setdefault(cause, f"line {number + 1} is no metric ({cause}): {lines[number - first][:_EXCERPT]}")
+            broken.setdefault(cause, f"line {number + 1} is not a metric ({cause}): {lines[number - first][:_EXCERPT]}")
         else:
             if found is not None:
                 metrics.append(found)
@@ -161,7 +161,7 @@ _MOST_STEPS = 2**53 - 1
 
 
 def _step(entry: Mapping[str, object]) -> int | None:
-    """The step of an intermediate result; None: it has none. Raises ValueError."""
+    """The step of an intermediate result, or None. Raises ValueError."""
     step = entry.get("step") if entry["type"] == "intermediate" else None
     if step is None:
         return None

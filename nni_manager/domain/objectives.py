@@ -1,10 +1,9 @@
-"""Several objectives and constraints: what a final result is worth, as the config's `objectives` and `constraints` say,
-and the Pareto set: the results that no other one is better than in every objective.
+"""Several objectives and constraints: the worth of final results, and their Pareto set.
 
-A result is worth its losses, one number for each objective (smaller is better), and its violations, one for each
-constraint (0: satisfied). Feasible results come first: as long as one satisfies all constraints, only such results are
-in the set. While none does, the set is made of those whose violations have the smallest sum (Deb et al. 2002,
-constrained domination).
+The worth of a result consists of losses, one per objective (smaller is better), and violations, one per constraint
+(0: satisfied). The Pareto set contains the results that no other result is better than in every objective. If any
+result satisfies all constraints, only such results are in the set. Otherwise, the set contains those with the smallest
+sum of violations (Deb et al. 2002, constrained domination).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Constraint:
         return f"{self.operator} {repr(self.bound).removesuffix('.0')}"
 
     def violation(self, number: float | None) -> float:
-        """How far a number is beyond the bound, 0 when it satisfies the constraint; infinite where there is none."""
+        """The distance of a number beyond the bound; 0 if it satisfies the constraint, infinite without a number."""
         if number is None or math.isnan(number):
             return math.inf
         beyond = number - self.bound if self.operator.startswith("<") else self.bound - number
@@ -42,7 +41,7 @@ class Constraint:
 
 
 def parse_constraint(text: object) -> Constraint:
-    """The constraint in a text such as ``<= 8``. Raises ValueError with the end of a sentence about it."""
+    """The constraint in a text such as ``<= 8``. Raises ValueError with a message that follows the field's name."""
     found = _CONSTRAINT.fullmatch(text) if isinstance(text, str) else None
     try:
         bound = float(found[2]) if found else math.nan
@@ -55,7 +54,7 @@ def parse_constraint(text: object) -> Constraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worth:
-    """What a result is worth."""
+    """The worth of a result."""
 
     #: One for each objective, in the order of the config; smaller is better.
     losses: tuple[float, ...]
@@ -81,7 +80,7 @@ class Goals:
 
     @staticmethod
     def of(objectives: Mapping[str, object], constraints: Mapping[str, object]) -> Goals:
-        """The goals in a valid config. Raises ValueError for what is none."""
+        """The goals in a valid config. Raises ValueError for invalid ones."""
         return Goals(
             objectives={name: OptimizeMode(str(mode)) for name, mode in objectives.items()},
             constraints={name: parse_constraint(text) for name, text in constraints.items()},
@@ -89,11 +88,11 @@ class Goals:
 
     @property
     def names(self) -> frozenset[str]:
-        """The keys that count."""
+        """The keys of objectives and constraints."""
         return frozenset((*self.objectives, *self.constraints))
 
     def judge(self, result: object) -> Worth | None:
-        """The worth of a final result as reported; None: an objective is missing, or is no finite number.
+        """The worth of a final result as reported; None if an objective is missing or not a finite number.
 
         A result that is a number, not an object, counts as its `default`.
         """
@@ -124,10 +123,10 @@ Ranked = tuple[Name, Worth]
 
 
 def extended_set(front: Sequence[Ranked[Name]], new: Iterable[Ranked[Name]]) -> list[Ranked[Name]]:
-    """The Pareto set of a Pareto set and new results, ordered by losses; equal results are all in it.
+    """The Pareto set of a Pareto set and new results, ordered by losses, including all equal results.
 
-    n results in all, f of them in the set: O(n log n) for one or two objectives; for more, each new result is held
-    against the f of the set.
+    With n results, f of them in the set: O(n log n) for one or two objectives; for more, each new result is compared
+    with the f of the set.
     """
     added = list(new)
     least = min((worth.violation for _, worth in (*front, *added)), default=0.0)
@@ -143,7 +142,7 @@ def _losses(ranked: Ranked[Name]) -> tuple[float, ...]:
 
 
 def _swept(results: Sequence[Ranked[Name]]) -> list[Ranked[Name]]:
-    """The set of results with one or two losses: ordered by the first one, each that has a smaller second one."""
+    """The set of results with one or two losses: in the order of the first, each with a smaller second loss."""
     front: list[Ranked[Name]] = []
     for one in sorted(results, key=_losses):
         if not front or one[1].losses == front[-1][1].losses:
@@ -154,7 +153,7 @@ def _swept(results: Sequence[Ranked[Name]]) -> list[Ranked[Name]]:
 
 
 def _compared(front: list[Ranked[Name]], new: Iterable[Ranked[Name]]) -> list[Ranked[Name]]:
-    """`new`: ordered by losses, so that none is dominated by a later one."""
+    """The set for more objectives. `new`: ordered by losses, so that no later result dominates an earlier one."""
     for one in new:
         losses = one[1].losses
         if not any(_dominates(other[1].losses, losses) for other in front):

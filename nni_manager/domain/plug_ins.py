@@ -1,7 +1,7 @@
-"""Plug-ins: what other packages announce as entry points of a group of ours.
+"""Plug-ins: entry points of other packages.
 
-To read what all installed packages announce takes 20 ms and more, so it is kept until a folder of the path changes, as
-it does when a package is installed, removed or installed again.
+Reading those of all installed packages takes 20 ms or more. So they are cached until a folder of the path changes, for
+example by an installation or removal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Path, and of what lies there device, inode and time of the last change in nanoseconds; empty: there is nothing.
 _State = tuple[tuple[str, tuple[int, ...]], ...]
 
-#: A package may be half installed: what was read within so many seconds of a change is not kept.
+#: A package may be installed in part: entries read within this number of seconds after a change are not cached.
 _SETTLED_S = 10.0
 #: Group → what it was read from, and what was found.
 _read: dict[str, tuple[_State, tuple[EntryPoint, ...]]] = {}

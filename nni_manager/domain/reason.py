@@ -1,4 +1,4 @@
-"""Reasons for the end of a trial or attempt, as decisions use them; a platform's native reason is only shown."""
+"""Reasons for the end of a trial or attempt, for decisions. A platform's native reason is only displayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training services of an experiment: their names and states, and the reasons why trials wait."""
+"""Training services of an experiment: names, states, and reasons for waiting trials."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A reason for which a trial waits; two are equal when all three parts are."""
+    """A reason for which a trial waits. Two are equal if all three parts are."""
 
     code: WaitCode
     #: One sentence for the user, e.g. ``gpu 0 on hostA busy: pid 4242 of user x, 11 GiB``.
@@ -61,7 +61,7 @@ class ServiceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveService:
-    """A training service as its adapter in this process sees it; nothing of it is stored."""
+    """The live state of a training service, from its adapter; it is not stored."""
 
     name: str
     platform: str
@@ -82,13 +82,12 @@ NAME = "name"
 
 
 def without_name(section: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The section without the service's name, as its adapter reads it."""
+    """The section without the service's name, for its adapter."""
     return {field: value for field, value in section.items() if field != NAME} if NAME in section else section
 
 
 def service_names(services: Iterable[tuple[str, str]]) -> list[str]:
-    """The names of services: ``openpai``, ``openpai-2``. `services`: platform, and the name it was given, or empty; in
-    their order."""
+    """The names of services: ``openpai``, ``openpai-2``. `services`: (platform, given name or empty), in order."""
     seen: Counter[str] = Counter()
     names = []
     for platform, given in services:

@@ -1,5 +1,4 @@
-"""Checks of text from outside: lone surrogates, which UTF-8 cannot encode; NaN, which JSON lacks; tokens, which must
-fit into a header."""
+"""Checks of external text: lone surrogates and NaN, which UTF-8 and JSON lack, and tokens for headers."""
 
 from __future__ import annotations
 
@@ -12,28 +11,26 @@ from nni_manager.domain.errors import InvalidInput
 
 
 def require_text(what: str, value: object) -> None:
-    """Requires that all text in `value`, which is JSON, can be written as UTF-8; messages call it `what`. Raises
-    InvalidInput.
-    """
+    """Require that all text in the JSON `value` can be encoded as UTF-8. `what`: its name. Raises InvalidInput."""
     try:
         (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
-        raise InvalidInput(f"{what}: holds {half}, which UTF-8 has no bytes for; use other characters") from None
+        raise InvalidInput(f"{what}: holds {half}, which UTF-8 cannot encode; use other characters") from None
 
 
 def require_texts(fields: Mapping[str, object]) -> None:
-    """`require_text` of each field, which is named."""
+    """Call `require_text` for each field, with its name."""
     for name, value in fields.items():
         require_text(name, value)
 
 
 def require_finite(what: str, value: object) -> None:
-    """Requires that all numbers in `value`, which is JSON, are finite; messages call it `what`. Raises InvalidInput."""
+    """Require that all numbers in the JSON `value` are finite. `what`: its name. Raises InvalidInput."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        raise InvalidInput(f"{what}: NaN and infinity are no JSON; use finite numbers") from None
+        raise InvalidInput(f"{what}: NaN and infinity are not valid JSON; use finite numbers") from None
 
 
 #: Characters that a terminal or a viewer acts on: control characters (C0 without line breaks and tabs, DEL, C1), and
@@ -47,7 +44,7 @@ def printable(text: str) -> str:
 
 
 def is_visible(text: str) -> bool:
-    """Whether some character of the text can be seen: not all are spaces, control or format characters."""
+    """Whether the text has a visible character: not only spaces, control or format characters."""
     return any(unicodedata.category(character)[0] not in "CZ" for character in text)
 
 
@@ -56,7 +53,7 @@ _LINE = 200
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, printable, cut to 200 characters."""
+    """The last non-empty line, printable, cut to 200 characters."""
     found = next((line.strip() for line in reversed(printable(text).splitlines()) if line.strip()), "")
     return shortened(found)
 
@@ -67,7 +64,7 @@ def shortened(line: str) -> str:
 
 
 def web_link(link: str) -> str:
-    """The link if it is http or https, else empty: the platform may have sent anything."""
+    """The link if it is http or https, else empty, because platforms are untrusted."""
     return link if link.startswith(("https://", "http://")) else ""
 
 
@@ -77,22 +74,25 @@ def spelled(text: str) -> str:
 
 
 def refuse_login_in(address: str) -> None:
-    """Refuses an address with user or password in front of the host: it is shown in sentences, and kept as it is
-    written. Raises ValueError, whose text shows neither.
+    """Refuse an address with user or password, because it is shown in messages and stored unchanged.
+
+    Raises ValueError, whose text contains neither.
     """
     if "@" in address.partition("://")[2].partition("/")[0]:
         raise ValueError(
-            "must not hold a user or password in front of the host (user:password@host); write them into the fields"
-            " that take them, such as username, password or token"
+            "must not contain a user or password before the host (user:password@host); use the fields"
+            " username, password or token instead"
         )
 
 
 def parse_token(raw: str) -> str:
-    """Without what stands around it, as the end of a line. Raises ValueError with the end of a sentence that begins
-    with where it comes from; no text repeats it."""
+    """The token without surrounding whitespace.
+
+    Raises ValueError with a message that follows the name of the source and never repeats the token.
+    """
     token = raw.strip()
     if not token:
         raise ValueError("must not be empty")
     if not (token.isascii() and token.isprintable()):
-        raise ValueError("must be one line of printable ASCII characters, as clients show it in a header")
+        raise ValueError("must be one line of printable ASCII characters, because clients send it in a header")
     return token

@@ -1,4 +1,4 @@
-"""Trials: one set of parameters to be evaluated, the one table that decides how a trial ends, and its end in words.
+"""Trials: evaluations of parameters, the table that decides how a trial ends, and texts about its end.
 
 Trials that failed in the same way have the same failure key.
 """
@@ -22,7 +22,7 @@ from trial_runner.wire import failure_cause
 
 
 class StopRequest(StrEnum):
-    """A request to end a trial, by its origin. Stored before any stop is sent."""
+    """A request to end a trial, by its origin. It is stored before a stop is sent."""
 
     USER = "USER"
     ASSESSOR = "ASSESSOR"
@@ -58,9 +58,9 @@ class OpenTrial(NamedTuple):
     continues: str = ""
 
 
-#: Ends that the user's code did not cause: another attempt is counted on the platform's account.
+#: Ends that the user's code did not cause: another attempt counts as a platform retry.
 PLATFORM_FAILURES = frozenset({Reason.LOST, Reason.PREEMPTED, Reason.RUNNER_FAILED})
-#: How often a trial is tried again because of what its platform did, unless its experiment says so.
+#: Default number of retries after ends caused by the platform.
 PLATFORM_RETRIES = 2
 
 
@@ -111,12 +111,12 @@ _STOPPED = {
     StopRequest.EXPERIMENT_STOPPED: Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIMENT_STOPPED),
 }
 #: A trial with a final result is not run again.
-_UNSEEN = "its end was not seen ({}); it counts as ended well, as its final result had come"
+_UNSEEN = "its end was not observed ({}); it counts as successful, because its final result is stored"
 _USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
 
 
 def ignored_finals(count: int) -> str:
-    """A sentence about final results of an attempt after the first one, which counts; empty for none."""
+    """A message about ignored final results after the first one of an attempt, or empty."""
     if not count:
         return ""
     results = "1 further final result was" if count == 1 else f"{count} further final results were"
@@ -138,7 +138,7 @@ def failure_reason(report: Observation) -> Reason:
 
 
 def explain(report: Observation, asked: StopRequest | None = None) -> str:
-    """One sentence on how an attempt ended, for status, page and log. `asked`: the request to end it."""
+    """How an attempt ended, one sentence for status, page and log. `asked`: the request to end it."""
     if report.message:
         return report.message
     if report.signal is not None:
@@ -167,13 +167,13 @@ _WORDS = {
     Reason.SUBMIT_REJECTED: "the training service refused its job",
     Reason.VERSION_MISMATCH: "its trial runner has another version than the manager",
     Reason.OTHER_PYTHON: "its Python has another version than the function that it calls",
-    Reason.PREEMPTED: "the training service took its place away",
+    Reason.PREEMPTED: "the training service preempted it",
     Reason.LOST: "its job was lost",
     Reason.CANCELLED_THERE: "it was ended at the training service",
     Reason.USER_REQUEST: "a user ended it",
     Reason.ASSESSOR: "the assessor ended it early",
     Reason.TIMEOUT: "it reached maxTrialDuration",
-    Reason.EXPERIMENT_STOPPED: "it was ended as the experiment was stopped",
+    Reason.EXPERIMENT_STOPPED: "it ended because the experiment was stopped",
 }
 #: Final state of a job → the reason that the state implies.
 _REASONS = {
@@ -182,25 +182,25 @@ _REASONS = {
     JobState.PREEMPTED: Reason.PREEMPTED,
     JobState.LOST: Reason.LOST,
 }
-#: What shells mean by two exit codes.
+#: The meaning of two exit codes of shells.
 _NOT_RUN, _NOT_FOUND = "exit code 126", "exit code 127"
 _SHELL_WORDS = {
     _NOT_RUN: f"{_NOT_RUN}: a command could not be run",
     _NOT_FOUND: f"{_NOT_FOUND}: a command was not found",
 }
-#: The kernel says of a script whose interpreter does not exist that the script does not.
+#: If a script's interpreter does not exist, the kernel reports that the script does not exist.
 _MAY_BE_THERE = (
-    "; if that file exists, the interpreter in its first line does not, as where the line ends with CRLF (dos2unix"
-    " converts it)"
+    "; if that file exists, the interpreter in its first line does not, for example because the line ends with CRLF"
+    " (convert it with dos2unix)"
 )
-#: As shells say it: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … found: train``.
+#: Messages of shells: ``sh: 1: train: not found``, ``bash: line 1: train: command not found``, ``zsh: … found: train``.
 _MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:command )?not found)$")
 
 
 def reason_in_words(reason: str | None, message: str, last_words: str = "") -> str:
-    """A reason in words: ``its command failed, exit code 1: ValueError: no rate (USER_CODE)``. May be empty.
+    """A reason as text: ``its command failed, exit code 1: ValueError: no rate (USER_CODE)``. May be empty.
 
-    `last_words`: the line of the trial's stderr that tells why, or empty.
+    `last_words`: the line of the trial's stderr that shows the cause, or empty.
     """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
@@ -208,7 +208,7 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "") -> s
 
 
 def explanation(trial: Mapping[str, Any]) -> str:
-    """Why a trial has its status: the wait, or how it ended; may be empty. `trial`: as the API's list has it."""
+    """Why a trial has its status: the wait, or how it ended; may be empty. `trial`: from the API's list."""
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
     asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
@@ -216,7 +216,7 @@ def explanation(trial: Mapping[str, Any]) -> str:
 
 
 def _seen(message: str, last_words: str) -> str:
-    """How it ended, and its last words: those of a shell about a command that is not there name it."""
+    """How it ended, with its last line of stderr; a shell's message about a missing command names the command."""
     missing = _MISSING.search(last_words) if message == _NOT_FOUND else None
     if missing is not None:
         name = missing["last"] or missing["name"].strip()
@@ -226,7 +226,7 @@ def _seen(message: str, last_words: str) -> str:
 
 
 def cause_line(stderr_tail: str) -> str:
-    """The cause in the end of a trial's standard error, cut to 200 characters; empty: it wrote nothing."""
+    """The cause in the end of a trial's standard error, cut to 200 characters, or empty."""
     return shortened(failure_cause.cause_of(stderr_tail))
 
 
@@ -239,10 +239,10 @@ _KEYED = 1000
 
 
 def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_id: str) -> str:
-    """The key of an ended trial; empty for one that did not fail.
+    """The key of a failed trial; empty for other trials.
 
-    Cause, exit code or signal, and the line of stderr that tells the cause (or, without one, the platform's sentence),
-    with the trial's id, numbers, paths and addresses made alike: ``USER_CODE, exit code 1: ValueError: # is no rate``.
+    It consists of cause, exit code or signal, and the line of stderr with the cause (else the platform's message). The
+    trial's id, numbers, paths and addresses are normalized: ``USER_CODE, exit code 1: ValueError: # is not a rate``.
     """
     if status not in FAILED_STATUSES:
         return ""

@@ -1,5 +1,4 @@
-"""The status of a trial, apart from `trial`: a tuner's process needs nothing else of a trial, and each experiment waits
-for its imports."""
+"""The status of a trial, separate from `trial` to save imports in tuners' processes, which need only this."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from enum import StrEnum
 
 
 class TrialStatus(StrEnum):
-    """The status of a trial, in NNI's words."""
+    """The status of a trial, in NNI's terms."""
 
     #: No job of it runs; the wait reason says why.
     WAITING = "WAITING"

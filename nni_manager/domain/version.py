@@ -1,5 +1,4 @@
-"""The version rule of trial runners, keepers and `nnictl`: the first two numbers must be the daemon's, compared as
-numbers."""
+"""The version rule of trial runners, keepers and `nnictl`: the first two numbers must equal the daemon's."""
 
 from __future__ import annotations
 
@@ -10,17 +9,17 @@ MOST_CHARACTERS = 64
 
 
 def is_legible(version: str) -> bool:
-    """Whether people can be shown it; a trial runner may send anything."""
+    """Whether the version can be displayed; trial runners are untrusted."""
     return len(version) <= MOST_CHARACTERS and version.isprintable()
 
 
 def fits(manager: str, other: str) -> bool:
-    """Whether a manager's version takes another one: 0.6.1 takes 0.6 and 0.6.2, not 0.5.1 or 0.7."""
+    """Whether a manager's version accepts another one: 0.6.1 accepts 0.6 and 0.6.2, not 0.5.1 or 0.7."""
     return _first_two(other) is not None and _first_two(other) == _first_two(manager)
 
 
 def refusal(manager: str, runner: str | None) -> str:
-    """One sentence that names both versions, or empty when they fit."""
+    """A message that names both versions, or empty if they are compatible."""
     if not runner:
         return f"the trial runner names no version, this manager is {manager}: use the runner that comes with it"
     if fits(manager, runner):

@@ -40,8 +40,7 @@ class Capabilities:
 
     #: It receives events and calls `Host.wake`; `observe` answers from memory. Otherwise `observe` polls.
     watches: bool
-    #: `read_file` works.
-    reads_files: bool
+    reads_files: bool  #: `read_file` works.
     #: A trial runner wraps the command inside the job and reports to the trial listener.
     has_runner: bool = False
     #: Only the runner's posts show whether a started job still runs.
@@ -220,8 +219,7 @@ class Host:
     deliver: Deliver
     #: Stored bytes per outbox, for the named jobs and every accepted job that is still open.
     followed: Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, int]]]]
-    #: Bytes stored per outbox of one job.
-    stored: Callable[[str], Awaitable[Mapping[str, int]]]
+    stored: Callable[[str], Awaitable[Mapping[str, int]]]  #: Stored bytes per outbox of one job.
     #: Shared by experiments: the keeper of this machine, accounts, clusters, and places on machines.
     connections: Connections
     #: The experiment's folder; an adapter stores its files in a subfolder with the service's name.

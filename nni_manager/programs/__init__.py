@@ -1,1 +1,1 @@
-"""Experiments from Python programs: `Experiment`, `optimize`. The command line uses the parts of it, too."""
+"""Experiments from Python programs: `Experiment`, `optimize`. The command line uses its parts, too."""

@@ -1,4 +1,4 @@
-"""An experiment, from a program of asyncio: the verbs of `Experiment`, awaited."""
+"""An experiment for asyncio programs: the methods of `Experiment`, awaitable."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ Answer = TypeVar("Answer")
 
 
 class AsyncExperiment:
-    """`Experiment` for asyncio: the same arguments, verbs and errors. Calls of the daemon are made in threads; waiting
-    can be cancelled, which leaves the experiment at work."""
+    """`Experiment` for asyncio: the same arguments, methods and errors.
+
+    Calls of the daemon are made in threads. Waiting can be cancelled; the experiment then keeps running.
+    """
 
     def __init__(self, *config: Any, **fields: Any) -> None:
         self._experiment = Experiment(*config, **fields)
@@ -47,8 +49,10 @@ class AsyncExperiment:
         return self._experiment.id
 
     async def start(self, *, port: int | None = None, url_prefix: str = "") -> Self:
-        """As `Experiment.start`. A call that is cancelled ends when the daemon has answered: an experiment that was
-        made has its `id` then, and is at work. Prints nothing."""
+        """Like `Experiment.start`, but prints nothing.
+
+        A cancelled call ends after the daemon's answer: a created experiment then has its `id`, and is running.
+        """
         await _answered(self._experiment.start, port=port, url_prefix=url_prefix, progress=False)
         return self
 
@@ -59,7 +63,7 @@ class AsyncExperiment:
         return self
 
     async def wait(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as `Experiment.wait`
-        """Waits until the experiment is done; False when that took longer than `timeout` seconds."""
+        """Wait until the experiment is done; False after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 return await self._end()
@@ -85,7 +89,7 @@ class AsyncExperiment:
                 raise NniManagerError(await self._call(self._experiment.broken_off))
 
     async def events(self) -> AsyncGenerator[State]:
-        """Its states, now and after every change, until it is closed. A stream that breaks off ends."""
+        """Its states, now and after every change, until it is closed or the stream breaks."""
         async with aclosing(self._news(may_start=True)) as states:
             async for news in states:
                 if isinstance(news, StreamEnded):
@@ -164,9 +168,9 @@ class AsyncExperiment:
 
 
 async def _answered(function: Callable[Given, Answer], *args: Given.args, **others: Given.kwargs) -> Answer:
-    """Calls the function in a thread, which cannot be interrupted: a cancellation waits for its end."""
+    """Call the function in a thread, which cannot be interrupted: a cancellation waits for its end."""
     call = partial(copy_context().run, function, *args, **others)
-    # no task: `asyncio.run` cancels all tasks at its end, but waits for threads
+    # not a task: `asyncio.run` cancels all tasks at its end, but waits for threads
     calling = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         return await asyncio.shield(calling)

@@ -1,4 +1,4 @@
-"""Progress bars: rich's or tqdm's, whichever is installed, else a line of our own."""
+"""Progress bars of rich or tqdm, if one is installed, else a plain line."""
 
 from __future__ import annotations
 

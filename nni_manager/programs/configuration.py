@@ -1,4 +1,4 @@
-"""What a program says of an experiment → the text of an experiment file."""
+"""Converts a program's settings of an experiment to the text of an experiment file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Config = str | os.PathLike[str] | Mapping[str, Any]
 
 
 def source(config: Config | None, fields: Mapping[str, Any], directory: str | os.PathLike[str] | None) -> Source:
-    """The experiment file that `config` and `fields` make together; a field takes the place of the file's.
+    """The experiment file from `config` and `fields`, which override the file's.
 
-    Names may be written in Python's spelling (``max_trial_number``) or the file's (``maxTrialNumber``). Relative paths
-    start at `directory`: not given, at the file's folder, or the current one. Without a file, trials run on this
-    machine unless a field names another training service. Raises InvalidInput.
+    Names may have Python's spelling (``max_trial_number``) or the file's (``maxTrialNumber``). Relative paths start at
+    `directory`; default: the file's folder, or the current one. Without a file, trials run on this machine unless a
+    field sets another training service. Raises InvalidInput.
     """
     text, folder, file = _given(config)
     folder = os.path.abspath(os.path.expanduser(directory)) if directory is not None else folder
@@ -45,8 +45,11 @@ def source(config: Config | None, fields: Mapping[str, Any], directory: str | os
 
 
 def in_file_spelling(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Spelling]:
-    """The fields with the names and values of experiment files, and the program's names. The user's own keys, such as
-    those of a search space, stay. Raises InvalidInput for what no experiment file can hold, naming its field."""
+    """The fields with the names and values of experiment files, and the program's names.
+
+    The user's own keys, such as those of a search space, are kept. Raises InvalidInput, with the field, for values that
+    experiment files cannot hold.
+    """
     names: dict[str, str] = {}
     found = _spelled(plain_fields(fields), names)
     return found, Spelling(names=names, given=frozenset(found))
@@ -74,7 +77,7 @@ def _camel(name: str) -> str:
 
 
 def _given(config: Config | None) -> tuple[str | None, str, str]:
-    """(text of the file or None, folder where its paths start, its name)."""
+    """(text of the file or None, base folder of its paths, its name)."""
     if config is None or isinstance(config, Mapping):
         return None, os.getcwd(), ""
     if isinstance(config, str) and "\n" in config:
@@ -86,10 +89,10 @@ def _given(config: Config | None) -> tuple[str | None, str, str]:
 
 
 def _document(text: str, file: str) -> Document:
-    """Raises ConfigInvalid, and InvalidInput for a text that holds no fields."""
+    """The parsed text. Raises ConfigInvalid, and InvalidInput for a text without fields."""
     from nni_manager.config.reading import yaml_reader
 
     found = yaml_reader.read(text, file)
     if not isinstance(found.root.value, dict):
-        raise InvalidInput(f"{file or 'the experiment file'} holds no fields")
+        raise InvalidInput(f"{file or 'the experiment file'} does not contain fields")
     return found

@@ -1,6 +1,6 @@
-"""Parameters of a user's choice, checked against the search space before they are sent.
+"""Checks a user's parameters against the search space before they are sent.
 
-Values outside the search space are allowed, as by NNI, with a warning.
+Values outside the search space are allowed with a warning, as in NNI.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from nni_manager.domain.space.search_space import Key, PlacedDimension, SearchSp
 from nni_manager.programs.plain_values import plain_fields
 
 _WHAT = "parameters"
-#: What Hyperband and BOHB add to the parameters of a trial.
+#: Keys that Hyperband and BOHB add to the parameters of a trial.
 _BUDGET = "TRIAL_BUDGET"
 
 
 def checked(parameters: object, config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """(parameters as a trial of the experiment gets them, warnings). `config`: the experiment's.
+    """(parameters for a trial of the experiment, warnings). `config`: the experiment's.
 
-    Numbers get the type of their dimension: 1 becomes 1.0 for a uniform one. The search space of a user's own tuner
-    and of Batch may have any form, so that only the values are checked. Raises InvalidInput.
+    Numbers get the type of their dimension: 1 becomes 1.0 for a uniform one. The search space of Batch or a user's
+    tuner may have any form, so only the values are checked. Raises InvalidInput.
     """
     if not isinstance(parameters, Mapping) and callable(getattr(parameters, "to_dict", None)):
         parameters = parameters.to_dict()  # type: ignore[attr-defined]  # a row of a pandas table
@@ -55,7 +55,7 @@ class _Check:
         names = ", ".join(places) or "no dimension"
         for name in values:
             if name not in places and name != _BUDGET:
-                raise InvalidInput(f"{where}.{name}: the search space has no such dimension; it has {names}")
+                raise InvalidInput(f"{where}.{name}: unknown dimension; the search space has {names}")
         if missing := [name for name in places if name not in values]:
             verb = "is" if len(missing) == 1 else "are"
             raise InvalidInput(f"{where}: {', '.join(missing)} {verb} missing; the search space has {names}")
@@ -74,13 +74,13 @@ class _Check:
     def _branch(self, place: PlacedDimension, value: Any, where: str) -> dict[str, Any]:
         name = value.get("_name") if isinstance(value, dict) else None
         if name not in place.branches:
-            raise InvalidInput(f"{where}: must be a dict with _name, which is one of {', '.join(place.branches)}")
+            raise InvalidInput(f"{where}: must be a dict whose _name is one of {', '.join(place.branches)}")
         inner = {inner: one for inner, one in value.items() if inner != "_name"}
         return {"_name": name, **self.group(inner, (*place.key, place.branches.index(name)), where)}
 
 
 def _typed(place: PlacedDimension, value: Any, where: str) -> Any:
-    """The value with the type that trials get from a tuner. Raises InvalidInput for another kind of value."""
+    """The value with the type that tuners use. Raises InvalidInput for another kind of value."""
     dimension = place.dimension
     if isinstance(dimension, Choice):
         return dimension.options[dimension.index(value)] if dimension.contains(value) else value

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from nni_manager.programs.spelling import Spelling
     from nni_manager.programs.waiting import States
 
-#: Held for a moment by `start` of any experiment; a lock of each one's own would keep it from being copied or pickled.
+#: Held briefly by `start` of any experiment. With a lock of its own, an experiment could not be copied or pickled.
 _STARTS = threading.Lock()
 
 
 class Experiment:
-    """An experiment: its settings before it is started, and a handle of it from then on.
+    """An experiment: its settings before the start, and a handle of it afterwards.
 
     ::
 
@@ -47,10 +47,10 @@ class Experiment:
         experiment.run()
         print(experiment.best)
 
-    `config`: path of an experiment file, its text, or its fields; `fields` come on top, in Python's spelling or the
-    file's. `directory`: where relative paths start. `data_dir`: the daemon's data directory, `manager`: the URL of a
-    manager elsewhere (`token_file`: its token); not given: as the command line chooses. The daemon is started when it
-    does not run. Mistakes raise ConfigInvalid, with each field and sentence, when the experiment is started.
+    `config`: path of an experiment file, its text, or its fields. `fields` override it, in Python's spelling or the
+    file's. `directory`: base of relative paths. `data_dir`: the daemon's data directory; `manager`: the URL of a
+    manager on another machine (`token_file`: its token); default: as for the command line. The daemon is started if it
+    does not run. Invalid fields raise ConfigInvalid, with a message for each, at the start of the experiment.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Experiment:
         self._source = configuration.source(config, fields, directory)
         self._id = ""
         self._is_starting = False
-        #: References to secrets in the config that was started here for a manager elsewhere.
+        #: References to secrets in the config that was sent to a manager on another machine.
         self._own_references: frozenset[str] = frozenset()
 
     @classmethod
@@ -79,7 +79,7 @@ class Experiment:
         manager: str | None = None,
         token_file: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """An experiment that exists. Raises NotFound."""
+        """An existing experiment. Raises NotFound."""
         self = cls(data_dir=data_dir, manager=manager, token_file=token_file)
         self._id = str(self._client().experiment(id)["id"])
         return self
@@ -94,8 +94,10 @@ class Experiment:
         url_prefix: str = "",
         **place: Any,
     ) -> Self:
-        """A stopped experiment, opened for reading; `working_directory`: parent of its folder, where that was moved.
-        `port`, `url_prefix`: as in `start`; `place`: as in `connect`."""
+        """Open a stopped experiment for reading.
+
+        `working_directory`: parent of a moved folder. `port`, `url_prefix`: as in `start`; `place`: as in `connect`.
+        """
         self = cls(**place)
         folder = None if working_directory is None else os.path.abspath(os.path.expanduser(working_directory))
         self._client().view(id, working_directory=folder, endpoint=self._endpoint(port, url_prefix))
@@ -113,13 +115,13 @@ class Experiment:
         id: str = "",
         progress: bool = True,
     ) -> Self:
-        """Makes the experiment; returns when it is stored and at work.
+        """Create the experiment; return when it is stored and active.
 
-        `port`: a port of its own for its page and NNI's API; 0: any. Not given: the page is on the daemon's service, or
-        on the first free port from 8080 on. `send_code`: the daemon keeps a copy of the folder where relative paths
-        start, which need not last. `id`: an id of your choice. `progress`: whether the address of the page is printed
-        to stderr. Raises ConfigInvalid, InvalidInput, Conflict when it was started already or the id is taken,
-        NniManagerError.
+        `port`: a separate port for its page and NNI's API; 0: any. Default: the page is on the daemon's service, or on
+        the first free port from 8080. `send_code`: the daemon keeps a copy of the base folder of relative paths, which
+        you may then remove. `id`: an id of your choice. `progress`: print the address of the page to stderr.
+
+        Raises ConfigInvalid, InvalidInput, Conflict if it was already started or the id is taken, NniManagerError.
         """
         with self._starting(), _in_spelling(self._source.spelling):
             source = replace(self._source, is_sent=send_code)
@@ -133,32 +135,31 @@ class Experiment:
         return self
 
     def run(self, *, port: int | None = None, url_prefix: str = "", progress: bool = True) -> Self:
-        """Starts the experiment, waits until it is done, and closes it. Arguments and errors: `start`, `wait`."""
+        """Start the experiment, wait until it is done, and close it. Arguments and errors: `start`, `wait`."""
         self.start(port=port, url_prefix=url_prefix, progress=progress)
         self.wait(progress=progress)
         self.stop()
         return self
 
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> bool:
-        """Waits until the experiment is done; False when that took longer than `timeout` seconds.
+        """Wait until the experiment is done; False after `timeout` seconds.
 
-        `progress`: shown by rich or tqdm where one of them is installed. Ctrl-C asks whether the experiment shall be
-        stopped, then raises KeyboardInterrupt. Raises ExperimentFailed.
+        `progress`: show it, with rich or tqdm if one is installed. Ctrl-C asks whether to stop the experiment, then
+        raises KeyboardInterrupt. Raises ExperimentFailed.
         """
-        # imported above: Ctrl-C in an import here would leave the experiment at work
+        # imported above, because Ctrl-C during an import here would leave the experiment running
         return following.wait(self, timeout, shown=progress)
 
     def stop(self) -> None:
-        """Stops the experiment; returns when its trials have ended. It can be resumed. Quiet for a stopped one."""
+        """Stop the experiment, unless it is stopped; return when its trials have ended. It can be resumed."""
         self._followed.stop()
 
     def resume(self, *, port: int | None = None, url_prefix: str = "", secrets: Collection[str] | None = ()) -> Self:
-        """Opens the stopped experiment again, or continues one that is on hold.
+        """Open the stopped experiment again, or continue one on hold.
 
         `port`, `url_prefix`: as in `start`. `secrets`: references, such as ``${TOKEN}`` or ``file:/path``, that a
-        manager on another machine may have, in addition to those of this object's own config; None: it keeps the
-        secrets that it has.
-        Raises InvalidInput when it asks for others.
+        manager on another machine may get, in addition to those of this object's config; None: it keeps its secrets.
+        Raises InvalidInput if it asks for others.
         """
         client = self._client()
         found = {} if secrets is None else self._secrets(client, secrets)
@@ -174,7 +175,7 @@ class Experiment:
         return request.secrets_of_experiment(client, self.id, os.environ, allow)
 
     def change(self, **fields: Any) -> None:
-        """Changes limits, concurrency or search space: ``change(max_trial_number=200)``; None removes a limit."""
+        """Change limits, concurrency or search space: ``change(max_trial_number=200)``; None removes a limit."""
         found, spelling = configuration.in_file_spelling(fields)
         with _in_spelling(spelling):
             self._client().change(self.id, found)
@@ -183,11 +184,11 @@ class Experiment:
         """Removes the stopped experiment and its folder."""
         self._client().delete(self.id)
 
-    # What is known of it
+    # Information
 
     @property
     def is_started(self) -> bool:
-        """Whether it was made, so that it has an id."""
+        """Whether it was created and has an id."""
         return bool(self._id)
 
     @property
@@ -209,7 +210,7 @@ class Experiment:
 
     @property
     def best(self) -> Best | None:
-        """The best trial so far; None: no trial has a finite final result that satisfies the constraints."""
+        """The best trial so far; None if no trial has a finite final result that satisfies the constraints."""
         found = self.state["best"]
         if found is None:
             return None
@@ -220,7 +221,7 @@ class Experiment:
         return records.trials(self._client().all_trials(self.id, status=status))
 
     def trial(self, trial_id: str) -> Trial:
-        """Raises NotFound."""
+        """A trial. Raises NotFound."""
         return records.trial(self._client().trial(self.id, trial_id))
 
     def to_frame(self, status: str | None = None) -> Any:
@@ -228,7 +229,7 @@ class Experiment:
         return self.trials(status).to_frame()
 
     def intermediate_results(self, trial_id: str) -> list[Any]:
-        """What a trial reported on its way, in order; every attempt's."""
+        """The intermediate results of all attempts of a trial, in order."""
         found = _pages(self._client(), self.id, trial_id)
         return [json.loads(one["result"]) for one in found]
 
@@ -237,11 +238,11 @@ class Experiment:
         return self._client().trial_log(self.id, trial_id, name).data.decode(errors="replace")
 
     def add_trial(self, parameters: Mapping[str, Any]) -> str:
-        """Adds a trial with parameters of your own; returns its id.
+        """Add a trial with your own parameters; return its id.
 
-        Each dimension of the search space needs a value. Values outside the search space are used, with a warning.
-        Raises InvalidInput for unknown and missing names and for values of another kind, Conflict when no trial may
-        start any more.
+        Each dimension of the search space needs a value. Values outside the search space are used with a warning.
+        Raises InvalidInput for unknown and missing names and for values of a wrong type, Conflict if no more trials may
+        start.
         """
         from nni_manager.programs import custom_parameters
 
@@ -251,20 +252,23 @@ class Experiment:
         return str(client.add_trial(self.id, values)["id"])
 
     def kill_trial(self, trial_id: str) -> None:
-        """Asks a trial to end."""
+        """Request the end of a trial."""
         self._client().kill_trial(self.id, trial_id)
 
     def events(self, *, may_start: bool = True) -> States:
-        """Its states, now and after every change, until it is closed or the daemon ends, or `close` of them is called,
-        by any thread. `may_start`: as in `goes_on`. Raises Unreachable where the daemon dies."""
+        """Its states, now and after every change, until it is closed or the daemon ends.
+
+        Any thread may end the stream with its `close`. `may_start`: as in `goes_on`. Raises Unreachable if the daemon
+        dies.
+        """
         return self._followed.events(may_start=may_start)
 
     def goes_on(self, *, may_start: bool) -> bool:
-        """As `following.FollowedExperiment.goes_on`."""
+        """See `following.FollowedExperiment.goes_on`."""
         return self._followed.goes_on(may_start=may_start)
 
     def broken_off(self) -> str:
-        """Why the stream of its states is over, one sentence. Starts no daemon."""
+        """Why the stream of its states ended, one sentence. Starts no daemon."""
         return self._followed.broken_off()
 
     def __enter__(self) -> Self:
@@ -286,11 +290,11 @@ class Experiment:
 
     @contextmanager
     def _starting(self) -> Iterator[None]:
-        """Keeps a second call, of another thread, from making a second experiment. Raises Conflict."""
+        """Prevent another thread from creating a second experiment. Raises Conflict."""
         with _STARTS:
             if self._id or self._is_starting:
-                what = f"experiment {self._id} was started already" if self._id else "the experiment is being started"
-                raise Conflict(f"{what}; make another Experiment for another run")
+                what = f"experiment {self._id} was already started" if self._id else "the experiment is starting"
+                raise Conflict(f"{what}; create another Experiment for another run")
             self._is_starting = True
         try:
             yield
@@ -310,7 +314,7 @@ class Experiment:
         return following.FollowedExperiment(self.id, self._client, partial(caller.find, self._place))
 
     def _client(self) -> ManagerClient:
-        """The daemon's client. It is looked up each time: a daemon ends with its last experiment, and comes back."""
+        """The daemon's client, looked up each time, because a daemon ends with its last experiment and may return."""
         return caller.connect(self._place)
 
 
@@ -334,7 +338,7 @@ def _pages(client: ManagerClient, id: str, trial_id: str) -> Iterator[dict[str, 
 
 @contextmanager
 def _in_spelling(spelling: Spelling | None) -> Iterator[None]:
-    """Raises refusals with the program's names of fields."""
+    """Raise errors with the program's names of fields."""
     try:
         yield
     except InvalidInput as error:

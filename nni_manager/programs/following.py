@@ -1,4 +1,4 @@
-"""Following an experiment to its end, also across daemons: progress, and the question that Ctrl-C asks."""
+"""Follows an experiment to its end, also across daemons: progress, and the question after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SILENT_S = 3.0
 
 
 class Followed(Protocol):
-    """The experiment that is waited for."""
+    """The followed experiment."""
 
     @property
     def id(self) -> str: ...
@@ -40,9 +40,10 @@ class Followed(Protocol):
 
 
 class FollowedExperiment:
-    """An experiment whose daemon may be replaced by another while it is followed.
+    """An experiment whose daemon may be replaced while it is followed.
 
-    `connect`: a client of the daemon, which is started if none runs. `find`: a client of the one that runs; None: none.
+    `connect`: returns a client of the daemon, which it starts if none runs. `find`: a client of the running one, or
+    None.
     """
 
     def __init__(self, id: str, connect: Callable[[], ManagerClient], find: Callable[[], ManagerClient | None]) -> None:
@@ -51,13 +52,17 @@ class FollowedExperiment:
         self._find = find
 
     def events(self, *, may_start: bool) -> States:
-        """Its states, until it is closed or the daemon ends. Raises Unreachable where no daemon runs and none may be
-        started, and where the daemon dies."""
+        """Its states, until it is closed or the daemon ends.
+
+        Raises Unreachable if no daemon runs and none may be started, or if the daemon dies.
+        """
         return self._reached(may_start=may_start).events(self.id)
 
     def stop(self) -> None:
-        """Stops it; returns when its trials have ended, and with them a daemon that ends with its last experiment.
-        Where the daemon dies meanwhile, the next one is asked. Raises NniManagerError when each of several dies."""
+        """Stop it; return when its trials, and a daemon that ends with its last experiment, have ended.
+
+        If the daemon dies, the next one is asked. Raises NniManagerError if several die in a row.
+        """
         from nni_manager.client.connection import Unreachable
         from nni_manager.client.daemon_end import waiting_for_daemon_end
 
@@ -73,15 +78,18 @@ class FollowedExperiment:
                 time.sleep(ends.note(StreamEnded(in_order=False), heard=False))
 
     def goes_on(self, *, may_start: bool) -> bool:
-        """Whether it may still be open though the stream of its states is over. `may_start`: where no daemon runs, one
-        is started; else the next one is waited for, up to `RETURN_S`. Raises NniManagerError if none starts."""
+        """Whether it may still be open after the end of the stream of its states.
+
+        `may_start`: start a daemon if none runs; else wait for the next one, up to `RETURN_S`. Raises NniManagerError
+        if none starts.
+        """
         from nni_manager.client.connection import Unreachable
 
         began_s, is_told = time.monotonic(), False
         while True:
             try:
                 state = self._reached(may_start=may_start).experiment(self.id)
-            except Unreachable:  # a daemon that dies may still take a connection: the next stream tells
+            except Unreachable:  # a dying daemon may still accept a connection; the next stream shows it
                 waited_s = time.monotonic() - began_s
                 if may_start or waited_s > RETURN_S:
                     return may_start
@@ -93,12 +101,12 @@ class FollowedExperiment:
                 return not ExperimentStatus(state["status"]).is_closed
 
     def broken_off(self) -> str:
-        """Why the stream of its states is over, one sentence. Starts no daemon."""
+        """Why the stream of its states ended, one sentence. Starts no daemon."""
         client = self._find()
         return waiting.gone(self.id) if client is None else waiting.broken_off(client, self.id)
 
     def _reached(self, *, may_start: bool) -> ManagerClient:
-        """The daemon's client. Raises Unreachable where none runs and none may be started."""
+        """The daemon's client. Raises Unreachable if none runs and none may be started."""
         from nni_manager.client.connection import Unreachable
 
         client = self._connect() if may_start else self._find()
@@ -131,9 +139,9 @@ def end_of(
     end_s: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> WaitEnd | None:
-    """Shows the experiment until its end, and says why that is the end; None: the time `end_s` is up.
+    """Show the experiment until its end, and return the reason; None if the time `end_s` is over.
 
-    Another daemon may take its place meanwhile. Raises NniManagerError when none does.
+    The daemon may be replaced in the meantime. Raises NniManagerError if no other daemon replaces it.
     """
     watch, ends = Watch(display, clock), StreamEnds(experiment.id)
     try:
@@ -154,14 +162,14 @@ def end_of(
 
 
 def _pause(seconds: float, end_s: float | None) -> bool:
-    """Waits; whether there is time left."""
+    """Wait; return whether there is time left."""
     left_s = seconds if end_s is None else min(seconds, max(end_s - time.monotonic(), 0))
     time.sleep(left_s)
     return left_s == seconds
 
 
 def _until_end(feed: StateFeed, watch: Watch, tick_s: float | None, end_s: float | None) -> WaitEnd | None:
-    """As `end_of`, for one stream of states. Raises StreamEnded."""
+    """Like `end_of`, for one stream of states. Raises StreamEnded."""
     while end_s is None or time.monotonic() < end_s:
         limits = [tick_s] if tick_s is not None else []
         limits += [max(end_s - time.monotonic(), 0)] if end_s is not None else []
@@ -170,12 +178,15 @@ def _until_end(feed: StateFeed, watch: Watch, tick_s: float | None, end_s: float
     return None
 
 
-_QUESTION = "\nExperiment {id} is still at work: [s]top it, [l]eave it at work, or [c]ontinue to wait? "
+_QUESTION = "\nExperiment {id} is still running: [s]top it, [l]eave it running, or [c]ontinue to wait? "
 
 
 def _goes_on(experiment: Followed) -> bool:
-    """Asks what Ctrl-C is to do; whether waiting goes on. Without a person the experiment is stopped, as by
-    `nnictl create --foreground`; a second Ctrl-C leaves it at work."""
+    """Ask what to do after Ctrl-C; return whether to continue waiting.
+
+    Without a terminal, the experiment is stopped, as by `nnictl create --foreground`. A second Ctrl-C leaves it
+    running.
+    """
     # at a terminal, or in a notebook, whose kernel replaces `input`
     is_a_person_there = "ipykernel" in sys.modules or bool(sys.stdin and sys.stdin.isatty())
     answer = input(_QUESTION.format(id=experiment.id)).strip().lower() if is_a_person_there else "s"

@@ -1,4 +1,4 @@
-"""An experiment in a notebook: a few facts, and the best result so far as SVG."""
+"""An experiment in a notebook: some facts, and the best result so far as SVG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def experiment(state: State, trials: Trials, page: str = "") -> str:
-    """The HTML of an experiment as it is now. `page`: the address of its page, http or https; empty: it has none."""
+    """The HTML of an experiment's current state. `page`: http or https address of its page, or empty."""
     facts = [
         f"<b>Experiment {_shown(state['id'])}</b> {_shown(state.get('name') or '')}",
         f"{_shown(state['status'])}, {_shown(progress.line(progress.read(state)))}",
@@ -37,7 +37,7 @@ def experiment(state: State, trials: Trials, page: str = "") -> str:
 
 
 def _shown(value: object) -> str:
-    """A value of a manager as text in HTML: it may have been written by anything."""
+    """An untrusted value as text in HTML."""
     return escape(str(value))
 
 

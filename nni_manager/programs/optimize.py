@@ -24,7 +24,7 @@ _NNI_CALL = Path(trial_runner.__file__).with_name("stand_in") / "nni_call.py"
 _TRIAL_VARIABLE = "NNI_CALL_TRIAL"
 #: A function of the parameters that returns its result, or yields results.
 Function = Callable[[Any], Any]
-#: The name of one that needs no more fields, a section `trainingService`, or several.
+#: Name of a platform without required fields, a section `trainingService`, or several.
 Platform = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Direction = Literal["minimize", "maximize"]
 
@@ -44,8 +44,7 @@ def optimize(
     manager: str | None = None,
     **fields: Any,
 ) -> Experiment:
-    """Calls `function` with parameters from `space`, each call a trial of its own; returns the experiment when `trials`
-    of them have ended.
+    """Search `space` with `function`, each call in a separate trial; return the experiment after `trials` trials.
 
     ::
 
@@ -53,17 +52,19 @@ def optimize(
         found = nni_manager.optimize(lambda parameters: (parameters["x"] - 2) ** 2, space, trials=50)
         print(found.best)
 
-    The function returns a number, a dict with the number in ``default``, or yields intermediate results. One that a
-    module holds is imported by each trial, and the module's folder is sent; any other (of a notebook, of the program
-    itself, a closure) is sent by cloudpickle (``pip install nni-manager[programs]``) and needs the same minor version
-    of Python where it runs: machines with another one are refused before anything starts, a container's by its first
-    trial. On this machine such a function has the program's modules and working directory. `code_directory`: a folder
-    that is sent with the function, and where it runs; on this machine it is not copied. `platform`: ``local``, or a
-    section `trainingService` of an experiment file, or a list of these. `tuner`: its section; not given: Auto, or TPE
-    with `objectives`. `direction` counts unless the section, or `objectives`, states another. `progress`: whether the
-    address of the page and a bar are shown. `fields`: others of an experiment file.
-    Raises InvalidInput, before anything starts, for a function that cannot be sent or not be read there, and for values
-    that no experiment file can hold; `Experiment.run` has the other errors.
+    The function returns a number, a dict with the number in ``default``, or yields intermediate results. Each trial
+    imports the function if a module defines it, and the module's folder is sent. Another function (of a notebook, of
+    the program itself, a closure) is sent by cloudpickle (``pip install nni-manager[programs]``) and requires the same
+    minor version of Python in trials: machines with another one are refused before the start, containers fail in their
+    first trial. On this machine, such a function has the program's modules and working directory.
+
+    `code_directory`: a folder that is sent with the function, which runs there; on this machine it is not copied.
+    `platform`: ``local``, a section `trainingService` of an experiment file, or a list of these. `tuner`: its section;
+    default: Auto, or TPE with `objectives`. `direction` applies unless the section, or `objectives`, sets another.
+    `progress`: show the address of the page and a bar. `fields`: other fields of an experiment file.
+
+    Raises InvalidInput, before the start, for a function that cannot be sent or read there, and for values that
+    experiment files cannot hold; for other errors see `Experiment.run`.
     """
     _require_no_trial()
     if direction not in get_args(Direction):
@@ -97,7 +98,7 @@ _ARGUMENTS = {"max_trial_number": "trials", "trial_concurrency": "concurrency", 
 
 @contextmanager
 def _in_arguments(platform: Platform) -> Iterator[None]:
-    """Raises refusals with the names of arguments."""
+    """Raise errors with the names of arguments."""
     names = {**_ARGUMENTS, "training_service.platform": "platform"} if isinstance(platform, str) else _ARGUMENTS
     try:
         yield
@@ -106,7 +107,7 @@ def _in_arguments(platform: Platform) -> Iterator[None]:
 
 
 def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:
-    """The section with a direction, of a built-in tuner; another one may not take it."""
+    """The section of a built-in tuner with a direction; other tuners may not accept one."""
     from nni_manager.tuners.registry import CATALOGUE
 
     known = CATALOGUE.look_up(str(tuner.get("name", "")))
@@ -118,10 +119,10 @@ def _directed(tuner: Mapping[str, Any], direction: str) -> Mapping[str, Any]:
 
 
 def _require_no_trial() -> None:
-    """Raises InvalidInput in a trial of `optimize`, and in what that starts: it would search for ever."""
+    """Raise InvalidInput in a trial of `optimize` and its processes, because the search would never end."""
     if os.environ.get(_TRIAL_VARIABLE):
         raise InvalidInput(
-            "optimize was called inside a trial of optimize: put the call below `if __name__ == '__main__':`, as"
+            "optimize was called inside a trial of optimize: put the call below `if __name__ == '__main__':`, because"
             " process pools import the program again"
         )
 
@@ -132,7 +133,7 @@ def _sections(platform: Platform) -> list[Mapping[str, Any]]:
 
 
 def _services(sections: Sequence[Mapping[str, Any]], sent: SentFunction, *, is_elsewhere: bool) -> dict[str, Any]:
-    """The sections of the training services, and what calls the function in their trials."""
+    """The sections of the training services, with the command that calls the function in trials."""
     commands = [_command(section, sent, is_elsewhere=is_elsewhere) for section in sections]
     needed = [_needed(section, sent, is_elsewhere=is_elsewhere) for section in sections]
     first = next(iter(commands), "")
@@ -142,19 +143,19 @@ def _services(sections: Sequence[Mapping[str, Any]], sent: SentFunction, *, is_e
 
 
 def _command(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bool) -> str:
-    """On this machine it is this Python that is run, which needs not look for the program."""
+    """The command of trials. On this machine, it runs this Python, which need not search for the program."""
     is_here = _is_here(section, is_elsewhere=is_elsewhere)
     program = f"{shlex.quote(sys.executable)} {shlex.quote(str(_NNI_CALL))}" if is_here else "python3 -m nni_call"
     return " ".join([program, shlex.quote(sent.what), *([sent.program] if is_here and sent.program else [])])
 
 
 def _needed(section: Mapping[str, Any], sent: SentFunction, *, is_elsewhere: bool) -> dict[str, str]:
-    """What the section asks of the Python of its trials: nothing where that is this one, or any will do."""
+    """The section's requirement on the Python of trials; empty if it is this Python, or any version works."""
     if not sent.python_version or _is_here(section, is_elsewhere=is_elsewhere):
         return {}
     return {"trial_python_version": sent.python_version}
 
 
 def _is_here(section: Mapping[str, Any], *, is_elsewhere: bool) -> bool:
-    """Whether trials run on this machine. `is_elsewhere`: the manager may run on another, and ``local`` is that one."""
+    """Whether trials run on this machine. `is_elsewhere`: the manager, and so ``local``, may be on another one."""
     return not is_elsewhere and section.get("platform") == "local"

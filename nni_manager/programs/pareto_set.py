@@ -9,19 +9,19 @@ from typing import Any
 from nni_manager.client.formats import compact, number, objectives
 
 State = Mapping[str, Any]
-#: Trials that are shown; the API and an export have more.
+#: Number of trials shown; the API and an export have more.
 _SHOWN = 10
 
 
 def shortly(state: State) -> str:
-    """The set in a cell of a table, such as ``Pareto set of 3``; empty: there is none."""
+    """The set in a cell of a table, such as ``Pareto set of 3``, or empty."""
     if not state.get("paretoSize"):
         return ""
     return f"Pareto set of {state['paretoSize']}" if is_feasible(state) else "none feasible"
 
 
 def is_feasible(state: State) -> bool:
-    """Whether the set satisfies the constraints; when it does not, no trial does."""
+    """Whether the set satisfies the constraints; if it does not, no trial does."""
     return all(trial["isFeasible"] for trial in (state.get("paretoSet") or ())[:1])
 
 
@@ -35,7 +35,7 @@ def facts(state: State) -> dict[str, str]:
 
 
 def text(state: State) -> str:
-    """The closing words about a set that is not empty: how many trials are best, and the first of them as a table."""
+    """The final message about a non-empty set: the number of best trials, and the first of them as a table."""
     shown = state["paretoSet"][:_SHOWN]
     names = list(state["objectives"])
     rows = [
@@ -57,8 +57,8 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def _size(state: State) -> str:
     size, shown = state["paretoSize"], state["paretoSet"]
     if not shown:
-        return "no trial yet has a final result with a finite number for each objective"
-    count = "1 trial" if size == 1 else f"{size} trials, of which none is better than another in every objective"
+        return "no trial has a final result with a finite number for each objective yet"
+    count = "1 trial" if size == 1 else f"a Pareto set of {size} trials"
     return count if is_feasible(state) else f"{count}; no trial satisfies the constraints, these violate them least"
 
 

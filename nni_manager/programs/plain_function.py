@@ -1,8 +1,8 @@
-"""A function that is made of code and plain values, as bytes that a trial reads without a package and in a moment.
+"""Serializes a function of code and plain values, so that trials can read it quickly and without a package.
 
-To read what cloudpickle writes costs a trial four times what its Python does. So a function whose globals, defaults and
-closure are numbers, texts, containers of these, installed modules and what these hold, or functions of the same kind,
-is written by `marshal`, for the same minor version of Python. `trial_runner/stand_in/nni_call.py` reads it:
+Reading cloudpickle's format takes a trial four times as long as starting Python. So `marshal` writes functions whose
+globals, defaults and closure are numbers, texts, containers of these, installed modules and their content, or functions
+of the same kind. They require the same minor version of Python. `trial_runner/stand_in/nni_call.py` reads the format:
 
     (entry, imports, spaces, cells, functions)
 
@@ -25,11 +25,11 @@ _CONTAINERS = (tuple, frozenset, *_MUTABLE)
 
 
 class _NotPlain(Exception):
-    """Something that only cloudpickle can write."""
+    """The function has parts that only cloudpickle can write."""
 
 
 def dumps(function: object, is_there: Callable[[str], bool]) -> bytes | None:
-    """The function as bytes; None: cloudpickle must write it. `is_there`: whether trials find a module of this name."""
+    """The function as bytes; None if cloudpickle must write it. `is_there`: whether trials find a module by name."""
     writer = _Writer(is_there)
     try:
         entry = writer.number_of(function)
@@ -40,7 +40,7 @@ def dumps(function: object, is_there: Callable[[str], bool]) -> bytes | None:
 
 
 class _Writer:
-    """The parts of a function and of those that it uses. Each is written once, so what is shared stays shared."""
+    """The parts of a function and of those that it uses. Each is written once, so shared parts stay shared."""
 
     def __init__(self, is_there: Callable[[str], bool]) -> None:
         self._is_there = is_there
@@ -65,7 +65,7 @@ class _Writer:
         return self._functions[id(function)]
 
     def finish(self) -> None:
-        """Writes the functions that are waiting; these may name others."""
+        """Write the waiting functions, which may add others."""
         while self._waiting:
             function = self._waiting.pop()
             self.functions[self._functions[id(function)]] = self._described(function)
@@ -118,7 +118,7 @@ class _Writer:
         return name
 
     def _named(self, value: Any) -> tuple[str, str, str] | None:
-        """What a module that is there holds by its own name."""
+        """The reference to an object that an available module defines by its own name, or None."""
         module, name = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
         found: Any = sys.modules.get(module)
         for part in name.split("."):
@@ -150,7 +150,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _submodules(values: Iterable[Any], used: set[str]) -> Iterator[str]:
-    """Modules that are reached through another one: ``xml.dom`` where code has ``import xml.dom``."""
+    """Modules that are used through another one: ``xml.dom`` after ``import xml.dom``."""
     for module in (value for value in values if isinstance(value, ModuleType)):
         prefix = f"{module.__name__}."
         loaded: Mapping[str, ModuleType] = dict(sys.modules)

@@ -1,4 +1,4 @@
-"""Values as programs have them → values of JSON: numbers of numpy, arrays, tuples, ranges, sets, paths.
+"""Converts values of programs to JSON: numbers of numpy, arrays, tuples, ranges, sets, paths.
 
 Packages such as numpy, pandas and torch are not imported: their arrays have `tolist`, their numbers `item`.
 """
@@ -13,13 +13,13 @@ from typing import Any
 
 from nni_manager.domain.errors import InvalidInput
 
-#: Keys of a dimension, which messages leave out: `search_space.lr` is what the user looks for.
+#: Keys of a dimension, which messages omit, so that they name `search_space.lr`.
 _PARTS_OF_DIMENSIONS = frozenset({"_type", "_value"})
 _ADVICE = "use numbers, text, booleans, None, and lists or dicts of them"
 
 
 def plain(value: object, where: str) -> Any:
-    """The value as JSON has it. `where`: the name of the value in messages. Raises InvalidInput."""
+    """The value for JSON. `where`: the name of the value in messages. Raises InvalidInput."""
     try:
         return _plain(value, where)
     except RecursionError:
@@ -67,12 +67,12 @@ def _finite(number: float, where: str) -> float:
 def _path(value: os.PathLike[Any], where: str) -> str:
     text = os.fspath(value)
     if not isinstance(text, str):
-        raise InvalidInput(f"{where}: the path is of bytes; use a path of text")
+        raise InvalidInput(f"{where}: the path is bytes; use a text path")
     return text
 
 
 def _elements(value: object, where: str) -> Iterable[object] | None:
-    """The elements in an order that is the same in each run; None: the value is not a collection of Python's."""
+    """The elements in a reproducible order; None if the value is not a Python collection."""
     if isinstance(value, KeysView | ValuesView):  # in the order of the dict
         return list(value)
     if isinstance(value, Set):
@@ -84,7 +84,7 @@ def _elements(value: object, where: str) -> Iterable[object] | None:
 
 
 def _sorted(value: Set[Any], where: str) -> list[Any]:
-    """Raises InvalidInput for elements without an order: that of a set differs from run to run."""
+    """The elements of a set, sorted, because the order of a set differs between runs. Raises InvalidInput."""
     try:
         return sorted(value)
     except TypeError:
@@ -94,13 +94,13 @@ def _sorted(value: Set[Any], where: str) -> list[Any]:
 
 
 def _converted(value: object) -> object:
-    """What `tolist` or `item` of an array or number of another package returns; the value itself: it has neither."""
+    """The result of `tolist` or `item` of another package's array or number; else the value itself."""
     for name in ("tolist", "item"):
         method = None if isinstance(value, type) else getattr(value, name, None)
         if callable(method):
             try:
                 converted: object = method()
-            except Exception:  # noqa: S112 - of any package: the value is refused, with its type
+            except Exception:  # noqa: S112 - from any package; the value is refused later, with its type
                 continue
             if type(converted) is not type(value):
                 return converted
@@ -108,7 +108,7 @@ def _converted(value: object) -> object:
 
 
 def _name(key: object, where: str) -> str:
-    """The key as JSON has it: text, or a whole number as text."""
+    """The key for JSON: text, or a whole number as text."""
     if isinstance(key, str):
         return str.__str__(key)
     if isinstance(key, numbers.Integral) and not isinstance(key, bool):

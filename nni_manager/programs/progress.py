@@ -1,6 +1,6 @@
 """The progress of an experiment, in numbers and in one line. Pure: state in, text out.
 
-A state is the API's description of an experiment, as its events carry it.
+A state is the API's description of an experiment, as in events.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Progress:
     limit_s: float | None
     #: Whether `elapsed_s` grows; False on hold.
     is_active: bool
-    #: The best final result; None: there is no best trial yet.
+    #: The best final result; None: no best trial yet.
     best_value: float | None
     best_trial: str
-    #: As `client.formats.best_label` has it.
+    #: See `client.formats.best_label`.
     best_label: str = "best"
-    #: Number of trials in the Pareto set of an experiment with several objectives; 0: one number is what counts.
+    #: Number of trials in the Pareto set of an experiment with several objectives; 0: a single objective.
     pareto_size: int = 0
-    #: Whether the set satisfies the constraints; when not, no trial does.
+    #: Whether the set satisfies the constraints; if not, no trial does.
     is_feasible: bool = True
 
     @property
@@ -86,7 +86,7 @@ def read(state: State, *, since_s: float = 0.0) -> Progress:
 
 
 def failures(state: State) -> str:
-    """How many trials failed, and how most of them did; empty where none did.
+    """The number of failed trials and the most common failure, or empty.
 
     Such as ``57 of 60 trials failed, 55 of them in the same way: its command failed, exit code 1: KeyError: 'x'
     (USER_CODE); `nnictl trial show k3v9x0qa -T ab1cd` shows one of them``.
@@ -101,7 +101,7 @@ def failures(state: State) -> str:
 
 
 def waits_for(state: State, now_s: float | None = None) -> str:
-    """What an experiment waits for and for how long; empty: nothing. `now_s`: seconds since the epoch; None: now.
+    """What an experiment waits for and for how long, or empty. `now_s`: seconds since the epoch; None: now.
 
     Such as ``waits for 4 min 2 s: remote is away: no route to host``.
     """
@@ -114,9 +114,9 @@ def waits_for(state: State, now_s: float | None = None) -> str:
 
 
 def line(progress: Progress, columns: int | None = None) -> str:
-    """The progress in one line of at most `columns` characters; None: however long it gets.
+    """The progress in one line of at most `columns` characters; None: unlimited.
 
-    A narrow terminal loses the times first.
+    In a narrow terminal, the times are omitted first.
     """
     parts = [part for part in (_trials(progress), _best(progress), _times(progress)) if part]
     while columns is not None and len(parts) > 1 and len("; ".join(parts)) > columns:
@@ -169,15 +169,17 @@ class Display(Protocol):
     def show(self, now: Progress) -> None: ...
 
     def note(self, text: str) -> None:
-        """Shows a sentence on a line of its own."""
+        """Show a message on a separate line."""
 
     def close(self, now: Progress) -> None:
-        """Shows the progress for the last time, on a line of its own."""
+        """Show the final progress, on a separate line."""
 
 
 class TerminalDisplay:
-    """A display on a terminal, which redraws its line, at most once in `REDRAW_S`; a later state waits for the next
-    tick."""
+    """A display on a terminal, which redraws its line at most once per `REDRAW_S`.
+
+    Later states wait for the next tick.
+    """
 
     tick_s: float | None = REDRAW_S
 

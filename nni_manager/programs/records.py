@@ -28,11 +28,11 @@ class Trial:
     """A trial. Times are in UTC; None: not yet."""
 
     id: str
-    #: 0, 1, 2, …: the order in which trials were made.
+    #: 0, 1, 2, …: the order of creation.
     number: int
-    #: Status in NNI's words: ``WAITING``, ``RUNNING``, ``SUCCEEDED``, ``FAILED`` …
+    #: Status in NNI's terms: ``WAITING``, ``RUNNING``, ``SUCCEEDED``, ``FAILED`` …
     status: str
-    #: What the trial got.
+    #: Parameters of the trial.
     parameters: Any
     #: The final result as reported: a number, also NaN and infinite, a dict, anything; None: none.
     result: Any
@@ -45,7 +45,7 @@ class Trial:
     started: datetime | None
     ended: datetime | None
     attempt: int
-    #: How it ended, one sentence; empty: nothing to say.
+    #: How it ended, one sentence, or empty.
     message: str
     #: Line of its stderr that tells why it failed.
     last_words: str
@@ -56,7 +56,7 @@ class Trial:
 
     @property
     def seconds(self) -> float | None:
-        """How long it ran; None: it has not ended, or never started."""
+
         return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
@@ -84,7 +84,7 @@ def trial(answer: Mapping[str, Any]) -> Trial:
 
 
 class Trials(list[Trial]):
-    """Trials in the order in which they were made."""
+    """Trials in the order of creation."""
 
     def to_frame(self) -> pandas.DataFrame:
         """A table with a column for each field, parameter (``parameters.lr``) and key of dict results

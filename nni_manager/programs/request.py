@@ -1,5 +1,4 @@
-"""The request that makes an experiment, for the daemon on this machine or on another; and the secrets that a config
-refers to, looked up where the command is given."""
+"""The request that creates an experiment, on this machine's daemon or another's, with its secrets."""
 
 from __future__ import annotations
 
@@ -45,12 +44,11 @@ def prepare(
     connect: Callable[[], ManagerClient],
     warn: Callable[[Iterable[str]], None],
 ) -> tuple[ManagerClient, dict[str, Any]]:
-    """(client of the daemon, fields of its request to make the experiment); `connect` is called after the config was
-    checked as far as that is possible here.
+    """(client of the daemon, fields of the request to create the experiment).
 
-    A daemon on this machine also gets the environment, and the folder where relative paths start. One on another
-    machine gets the config, its secrets and the packed code. Raises ConfigInvalid, InvalidInput and what `connect`
-    raises.
+    `connect` is called after the local checks of the config. A daemon on this machine also gets the environment and the
+    base folder of relative paths. One on another machine gets the config, its secrets and the packed code. Raises
+    ConfigInvalid, InvalidInput and the exceptions of `connect`.
     """
     return _elsewhere(source, connect, warn) if place.is_remote else _here(source, place, connect)
 
@@ -84,9 +82,9 @@ def _elsewhere(
     from nni_manager.programs import sent_config
 
     config, secrets, code, warnings = sent_config.read(source.text, source.directory, source.file, os.environ)
-    with sent_config.collecting(code, source.python, secrets, config) as origin:  # beside the sending
+    with sent_config.collecting(code, source.python, secrets, config) as origin:  # during the upload
         client = connect()
-        warn(warnings)  # the manager gets the parsed config, and cannot warn again
+        warn(warnings)  # the manager gets the parsed config, so it cannot warn
         sent = sent_config.send_code(client, code)
     fields = {"config": sent_config.as_text(config), "code": sent, "file": source.file, "provenance": origin.result()}
     return client, {**fields, **source.chosen, **({"secrets": secrets} if secrets else {})}
@@ -108,13 +106,13 @@ Allow = Callable[[Sequence[str]], Collection[str]]
 def secrets_of_experiment(
     client: ManagerClient, id: str, environment: Mapping[str, str], allow: Allow
 ) -> dict[str, dict[str, str]]:
-    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``; empty: none.
+    """The secrets of an experiment's config that can be looked up here, as ``{"secrets": …}``, or empty.
 
-    For the others the daemon keeps its values. `allow`: asked unless the daemon is the caller's own: a manager may name
-    any file and variable of this machine.
+    The daemon keeps its values for the others. `allow` is asked unless the daemon is the caller's own, because a
+    manager may name any file and variable of this machine.
     """
     references = list(client.experiment(id)["references"])
-    if references and not client.is_here:  # before any is looked at: that alone would show what there is
+    if references and not client.is_here:  # before any lookup, which would already reveal what exists
         allowed = allow(references)
         references = [reference for reference in references if reference in allowed]
     found = {reference: _follow(reference, environment) for reference in references}
@@ -123,7 +121,7 @@ def secrets_of_experiment(
 
 
 def refuse_secrets(asked: Iterable[str], advice: str) -> InvalidInput:
-    """The error about references that may not be looked up. `advice`: what allows them."""
+    """The error about references that may not be looked up. `advice`: how to allow them."""
     return InvalidInput(f"the manager asks for secrets of this machine: {', '.join(asked)}; {advice}")
 
 

@@ -1,6 +1,6 @@
-"""The request for an experiment on another machine's manager: the file, parsed here, and the packed code directory.
+"""The request for an experiment on another machine's manager: the parsed file and the packed code directory.
 
-Files that it names by path are read on this machine. Paths inside the code directory become relative to it, as the
+Files that the config names are read on this machine. Paths inside the code directory become relative to it, because the
 manager unpacks it elsewhere.
 """
 
@@ -54,7 +54,7 @@ def read(
 
 
 def send_code(client: ManagerClient, directory: Path) -> str:
-    """Packs a code directory and sends it unless the manager has it; returns its SHA-256. Raises InvalidInput."""
+    """Pack a code directory and send it unless the manager has it; return its SHA-256. Raises InvalidInput."""
     from nni_manager.code_archive import pack
 
     with tempfile.TemporaryDirectory(prefix="nnictl-") as folder:
@@ -74,8 +74,10 @@ def as_text(config: dict[str, Any]) -> str:
 def collecting(
     code: Path, python: str, secrets: Mapping[str, str], config: Mapping[str, Any]
 ) -> Iterator[Future[dict[str, Any]]]:
-    """Collects what is needed to repeat the experiment here, where its code is, in a thread while that is packed and
-    sent; its end is waited for, ten seconds at most."""
+    """Collect the provenance record here, in a thread while the code is packed and sent.
+
+    Waits for its end, at most ten seconds.
+    """
     tuner = config.get("tuner")
     arguments = tuner.get("classArgs") if isinstance(tuner, Mapping) else None
     asked = Asked(
@@ -107,7 +109,9 @@ def _inside(algorithm: dict[str, Any], directory: str, name: str, file: str) -> 
     path = os.path.relpath(algorithm["codeDirectory"], directory)
     if path == ".." or path.startswith("../"):
         raise ConfigInvalid.of(
-            f"must lie in {_DIRECTORY} ({directory}), as that alone is sent", field=f"{name}.codeDirectory", file=file
+            f"must be inside {_DIRECTORY} ({directory}), because only that folder is sent",
+            field=f"{name}.codeDirectory",
+            file=file,
         )
     return path
 
@@ -119,6 +123,6 @@ def _without_directory(service: dict[str, Any], directory: str, file: str) -> di
     """
     if service.get(_DIRECTORY, directory) != directory:
         raise ConfigInvalid.of(
-            f"must be {directory}, as one folder alone is sent", field=f"trainingService.{_DIRECTORY}", file=file
+            f"must be {directory}, because only one folder is sent", field=f"trainingService.{_DIRECTORY}", file=file
         )
     return {key: value for key, value in service.items() if key != _DIRECTORY}

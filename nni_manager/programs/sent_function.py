@@ -1,4 +1,4 @@
-"""A function and what a trial needs to call it, in a folder that is sent."""
+"""A function and everything that a trial needs to call it, in a folder that is sent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class SentFunction:
     what: str
     #: The folder that is sent.
     folder: Path
-    #: The only version of Python that reads it, ``3.11``; empty: every one does.
+    #: The only version of Python that can read it, ``3.11``; empty: any.
     python_version: str = ""
-    #: A further argument on this machine: the file that describes the program; empty: the function needs none of it.
+    #: Additional argument on this machine: the file that describes the program, or empty.
     program: str = ""
 
 
@@ -44,12 +44,12 @@ def prepare(
     *,
     is_sent_away: bool = True,
 ) -> SentFunction:
-    """The function by reference where a module holds it, else as `plain_function` writes it, else by cloudpickle.
+    """The function, by reference if a module defines it, else by `plain_function`, else by cloudpickle.
 
-    `empty`: an empty folder that lasts until the function was sent. `code_directory`: a folder that trials need, too.
-    `is_sent_away`: some trials run elsewhere, so all that the function needs is sent. On this machine a function that
-    is not called by reference runs in that folder, else in the program's working directory, and finds the program's
-    modules. Raises InvalidInput for a function that cannot be called with one argument, or cannot be sent.
+    `empty`: an empty folder that exists until the function was sent. `code_directory`: a folder that trials need, too.
+    `is_sent_away`: some trials run elsewhere, so everything that the function needs is sent. On this machine, a
+    function that is not sent by reference runs in that folder, else in the program's working directory, with the
+    program's modules. Raises InvalidInput for a function that cannot be called with one argument, or cannot be sent.
     """
     _require_one_argument(function)
     given = None if code_directory is None else Path(os.path.realpath(os.path.expanduser(code_directory)))
@@ -74,7 +74,7 @@ def prepare(
 
 
 def _require_one_argument(function: Any) -> None:
-    """Raises InvalidInput for what a trial cannot call with its parameters to get a result."""
+    """Raise InvalidInput for an object that a trial cannot call with its parameters to get a result."""
     if not callable(function):
         raise InvalidInput(f"function: {function!r:.100} cannot be called")
     name = getattr(function, "__name__", "it")
@@ -98,7 +98,7 @@ _AWAITED = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 @contextmanager
 def _named_as_written() -> Iterator[None]:
-    """Names the argument in refusals of its folder, and not the field of an experiment file."""
+    """Name the argument, not the field of an experiment file, in errors about its folder."""
     try:
         yield
     except InvalidInput as error:
@@ -106,8 +106,7 @@ def _named_as_written() -> Iterator[None]:
 
 
 def _described_program(given: Path | None) -> dict[str, Any]:
-    """This program, as `nni_call` takes it over: working directory, path of modules, and the file of ``__main__`` or
-    the module that runs as it."""
+    """This program for `nni_call`: working directory, module path, and the file or module of ``__main__``."""
     main = sys.modules["__main__"]
     file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     path = [os.path.abspath(entry) for entry in sys.path]
@@ -120,7 +119,7 @@ def _described_program(given: Path | None) -> dict[str, Any]:
 
 
 def _reference(function: Any) -> str:
-    """``module:name`` of a function that can be imported; empty: it cannot."""
+    """``module:name`` of an importable function, or empty."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not module or module == "__main__" or not name or "<" in name or getattr(function, "__self__", None) is not None:
         return ""
@@ -131,21 +130,21 @@ def _reference(function: Any) -> str:
 
 
 def _folder(module: str, given: Path | None) -> Path | None:
-    """The folder that makes the module importable; None: it is installed. Raises InvalidInput."""
+    """The folder that makes the module importable; None if it is installed. Raises InvalidInput."""
     source = _source(module)
     if is_installed(source):
         return given
     root = source.parents[len(module.split(".")) - (source.name != "__init__.py")]
     if given is not None and given != root:
         raise InvalidInput(
-            f"code_directory: {given} is not {root}, from where this program imports {module}; leave it out, or give "
-            "that folder"
+            f"code_directory: {given} is not {root}, from which this program imports {module}; remove this argument,"
+            " or give that folder"
         )
     return root
 
 
 def _source(module: str) -> Path:
-    """The file of a module; an empty path: it has none."""
+    """The file of a module, or an empty path."""
     return Path(os.path.realpath(file)) if (file := getattr(sys.modules.get(module), "__file__", None)) else Path()
 
 
@@ -156,7 +155,7 @@ def is_installed(file: Path) -> bool:
 
 
 def _is_there(module: str, given: Path | None, *, is_sent_away: bool) -> bool:
-    """Whether a trial finds a module: it is installed, or in the folder that is sent; on this machine all are there."""
+    """Whether a trial finds a module: it is installed, in the sent folder, or the trial runs on this machine."""
     if not is_sent_away:
         return module != "__main__"
     top = module.partition(".")[0]
@@ -167,14 +166,14 @@ def _is_there(module: str, given: Path | None, *, is_sent_away: bool) -> bool:
 
 
 def _pickled(function: Callable[[Any], Any], folder: Path, given: Path | None, *, is_sent_away: bool) -> bytes:
-    """The function as cloudpickle writes it, which is put into the folder. Raises InvalidInput."""
+    """The function in cloudpickle's format, also written to the folder. Raises InvalidInput."""
     cloudpickle = _cloudpickle()
     try:
         content: bytes = cloudpickle.dumps(function)
-    except Exception as error:  # whatever an object of the user's raises
+    except Exception as error:  # any exception of the user's objects
         raise InvalidInput(
-            f"function: cannot be sent ({type(error).__name__}: {error}); it may use only what can be pickled, so open "
-            "files, locks and connections inside it"
+            f"function: cannot be sent ({type(error).__name__}: {error}); it may use only objects that can be pickled:"
+            " open files, locks and connections inside it"
         ) from None
     if is_sent_away:
         _require_modules(content, given)
@@ -194,7 +193,7 @@ def _cloudpickle() -> Any:
 
 
 def _require_modules(content: bytes, given: Path | None) -> None:
-    """Raises InvalidInput for a module that the function imports and that is not sent."""
+    """Raise InvalidInput for a module that the function imports but that is not sent."""
     for name in sorted({module.partition(".")[0] for module in imported_modules(content)}):
         source = _source(name)
         if source == Path() or is_installed(source) or (given is not None and source.is_relative_to(given)):
@@ -203,12 +202,12 @@ def _require_modules(content: bytes, given: Path | None) -> None:
         raise InvalidInput(f"function: uses module {name}, which is not sent; give code_directory={str(root)!r}")
 
 
-#: cloudpickle's function that imports the module that its argument names.
+#: cloudpickle's function that imports a module by name.
 _IMPORTS = ("cloudpickle.cloudpickle", "subimport")
 
 
 def imported_modules(content: bytes) -> Iterator[str]:
-    """Names of the modules that reading a pickle imports, perhaps repeated. `content`: of protocol 4 or newer."""
+    """Names of the modules that a pickle imports, possibly repeated. `content`: of protocol 4 or newer."""
     #: What was kept for later: texts, and None for all else.
     kept: list[str | None] = []
     #: The two values that were pushed last, as in `kept`.

@@ -1,4 +1,4 @@
-"""Names of fields as a program spells them, for messages about an experiment file that was made of its fields."""
+"""Names of fields in a program's spelling, for messages about an experiment file from its fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spelling:
     names: Mapping[str, str]
     #: Those at the top, by the file's name.
     given: frozenset[str] = frozenset()
-    #: The file that the fields come on top of, and its name; None and empty: none.
+
     below: Document | None = None
     file: str = ""
 
@@ -43,8 +43,8 @@ class Spelling:
         return found
 
     def sentence(self, text: str) -> str:
-        """The sentence, in the program's spelling where it begins with a field."""
-        written = text.removeprefix(f"{self.file or 'config'}:1: ")  # the text that the program did not write
+        """The message in the program's spelling, if it begins with a field."""
+        written = text.removeprefix(f"{self.file or 'config'}:1: ")  # this text is not from the program
         found = _FIELD.match(written)
         if found is None:
             return text
@@ -53,7 +53,7 @@ class Spelling:
         return str(self._problem(Problem(message=written[found.end() :], field=found[1], file=self.file)))
 
     def refusal(self, error: InvalidInput) -> InvalidInput:
-        """The error in the program's spelling, without lines of a text that the program did not write."""
+        """The error in the program's spelling, without line numbers of generated text."""
         if isinstance(error, ConfigInvalid):
             return ConfigInvalid(*([self._problem(one) for one in found] for found in (error.problems, error.warnings)))
         return InvalidInput(self.sentence(str(error))) if type(error) is InvalidInput else error

@@ -1,5 +1,4 @@
-"""Waits for an experiment's end. Its states are read in a thread, so that waiting can have a limit and be
-interrupted."""
+"""Waits for an experiment's end. A thread reads its states, so that waiting can time out and be interrupted."""
 
 from __future__ import annotations
 
@@ -28,11 +27,11 @@ log = logging.getLogger(__name__)
 
 
 class ExperimentFailed(NniManagerError):
-    """The experiment ended in an error, is on hold, or is done without a best result; the text says why."""
+    """The experiment ended in an error, is on hold, or is done without a best result; the text is the reason."""
 
 
 class StreamEnded(Exception):
-    """The stream of states is over. `in_order`: the daemon ended it, as when it ends itself; else it broke off."""
+    """The stream of states is over. `in_order`: the daemon ended it, for example at its own end; else it broke."""
 
     def __init__(self, *, in_order: bool) -> None:
         super().__init__("in order" if in_order else "broken off")
@@ -40,7 +39,7 @@ class StreamEnded(Exception):
 
 
 class States(Protocol):
-    """A stream of states. `close` may be called while another thread waits for the next one."""
+    """A stream of states. `close` may be called while another thread waits for the next state."""
 
     def __iter__(self) -> Iterator[State]: ...
 
@@ -48,18 +47,18 @@ class States(Protocol):
 
 
 class StateFeed:
-    """The states of an experiment as they arrive: a thread calls `states` and reads it to the end, or until `close`."""
+    """The states of an experiment as they arrive. A thread calls `states` and reads to its end, or until `close`."""
 
     def __init__(self, states: Callable[[], States]) -> None:
         self._queue: queue.SimpleQueue[State | StreamEnded] = queue.SimpleQueue()
         self._reader = StreamReader(states, self._queue.put)
 
     def close(self) -> None:
-        """Closes the stream. Its thread ends."""
+        """Close the stream and end its thread."""
         self._reader.close()
 
     def next(self, timeout_s: float | None) -> State | None:
-        """The newest state; None when no state arrived for `timeout_s`. Raises StreamEnded."""
+        """The newest state; None if no state arrived within `timeout_s`. Raises StreamEnded."""
         try:
             news = self._queue.get(timeout=timeout_s)
         except queue.Empty:
@@ -76,7 +75,7 @@ class StateFeed:
 
 
 class StreamReader:
-    """Reads a stream of states in a thread, and puts each of them, and then its end, where another takes them."""
+    """Reads a stream of states in a thread, and passes each state, and then its end, to a queue."""
 
     def __init__(self, states: Callable[[], States], put: Callable[[State | StreamEnded], object]) -> None:
         self._states = states
@@ -87,8 +86,10 @@ class StreamReader:
         threading.Thread(target=self._read, name="events", daemon=True).start()
 
     def close(self) -> None:
-        """Closes the stream, also one that is still being opened, and so ends the thread. Else each wait with a limit
-        would leave a thread and a connection behind."""
+        """Close the stream, also while it is being opened, and so end the thread.
+
+        Otherwise each wait with a timeout would leave a thread and a connection.
+        """
         self._is_closed = True
         if self._stream is not None:
             with suppress(ValueError):  # a generator, such as a subclass's `events`, cannot be closed while it is read
@@ -103,7 +104,7 @@ class StreamReader:
         except Exception as error:  # the caller asks the daemon again, and gets the reason
             log.debug("the events broke off: %s", error)
         finally:
-            with suppress(RuntimeError):  # the loop that it is put into is closed
+            with suppress(RuntimeError):  # the loop of its queue is closed
                 self._put(StreamEnded(in_order=in_order))
 
     def _opened(self) -> Iterable[State]:
@@ -114,26 +115,28 @@ class StreamReader:
         return stream
 
 
-#: Seconds before each next try; after so many ends in a row no more is tried.
+#: Seconds before each retry; after this number of consecutive ends, waiting stops.
 _WAITS_S = (0.0, 1.0, 2.0, 5.0, 10.0)
-#: Seconds after which a stream has lasted: its end is the first one of a row.
+#: Seconds after which the end of a stream counts as the first of a row.
 _LASTING_S = 60.0
 
 
 class StreamEnds:
-    """The ends in a row of one experiment's streams: a daemon that dies is started again, unless it dies each time; one
-    that was ended on purpose is not."""
+    """Counts consecutive ends of an experiment's streams.
+
+    A daemon that dies is started again, unless it dies each time. A daemon that was stopped intentionally is not.
+    """
 
     def __init__(self, id: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._id = id
         self._clock = clock
         self._in_a_row = 0
         self._began_s = clock()
-        #: A daemon may be started: the last one that said anything did not end its stream in order.
+        #: Whether a daemon may be started: the last one with a state did not end its stream in order.
         self.may_start = True
 
     def begin(self) -> None:
-        """A stream is asked for."""
+        """Note that a stream is requested."""
         self._began_s = self._clock()
 
     def note(self, end: StreamEnded, *, heard: bool) -> float:
@@ -144,8 +147,8 @@ class StreamEnds:
             self._in_a_row = 0
         if self._in_a_row == len(_WAITS_S):
             raise NniManagerError(
-                f"the daemon went away {self._in_a_row + 1} times in a row while experiment {self._id} was waited for,"
-                " which is given up; its trials go on, and the daemon's log says why"
+                f"stopped waiting for experiment {self._id}: the daemon exited {self._in_a_row + 1} times in a row. Its"
+                " trials are still running; see the daemon log"
             )
         self._in_a_row += 1
         return _WAITS_S[self._in_a_row - 1]
@@ -155,7 +158,7 @@ class StreamEnds:
 class WaitEnd:
     """Why waiting for an experiment is over."""
 
-    #: Nothing is left to run: the experiment may be closed.
+    #: No trials are left to run; the experiment may be closed.
     is_done: bool
     #: The experiment succeeded, see `_went_well`.
     is_good: bool
@@ -163,7 +166,7 @@ class WaitEnd:
 
 
 def judge(state: State) -> WaitEnd | None:
-    """Why waiting ends at this state of the experiment; None: it goes on."""
+    """Why waiting ends at this state of the experiment, or None."""
     status, id_ = state["status"], state["id"]
     if ExperimentStatus.DONE in (status, state.get("endedAs")):
         return WaitEnd(is_done=True, is_good=_went_well(state), text=_result(state))
@@ -178,13 +181,13 @@ def judge(state: State) -> WaitEnd | None:
 
 
 def passing_hold(state: State) -> str:
-    """The sentence of a hold that ends without a person; empty: no such hold."""
+    """The message of a hold that ends without a user's action, or empty."""
     hold = state["hold"]
     return hold["sentence"] if hold and hold["code"] in PASSING_HOLDS else ""
 
 
 def _went_well(state: State) -> bool:
-    """Whether there is a best result or a set of them, and at most half of the trials that ended failed."""
+    """Whether there is a best result or a Pareto set, and at most half of the finished trials failed."""
     counts = state["counts"]
     has_best = state["best"] is not None or bool(state.get("paretoSet"))
     return has_best and 2 * failed(counts) <= ended(counts)
@@ -205,12 +208,12 @@ def _result(state: State) -> str:
     if state["counts"].get(TrialStatus.SUCCEEDED):
         lead = f"Experiment {id_} is {why}, but {without_best(id_)}."
         return f"{lead} {failed}." if failed else lead
-    return f"Experiment {id_} is {why}, but no trial succeeded; {failed or f'`nnictl trial ls {id_}` says why'}."
+    return f"Experiment {id_} is {why}, but no trial succeeded; {failed or f'`nnictl trial ls {id_}` shows why'}."
 
 
 def without_best(id: str) -> str:
-    """The sentence about trials that succeeded without a result that can be the best."""
-    return f"no trial that succeeded has a final result that is a finite number; `nnictl trial ls {id}` says why"
+    """The message about successful trials without a usable result."""
+    return f"no successful trial has a finite number as final result; `nnictl trial ls {id}` shows why"
 
 
 def _trouble(state: State, what: str) -> str:
@@ -223,30 +226,30 @@ def _trouble(state: State, what: str) -> str:
 
 
 def broken_off(client: ManagerClient, id: str) -> str:
-    """Why the stream of states broke off: the experiment was closed, or the daemon does not answer."""
+    """Why the stream of states broke: the experiment was closed, or the daemon does not answer."""
     from nni_manager.client.connection import Unreachable
 
     try:
         errors = client.experiment(id)["errors"]
     except Unreachable:
         return gone(id)
-    return f"experiment {id} is not at work any more{': ' if errors else ''}{'; '.join(errors)}"
+    return f"experiment {id} is no longer running{': ' if errors else ''}{'; '.join(errors)}"
 
 
 def gone(id: str) -> str:
-    """The sentence about a daemon that does not run any more."""
+    """The message about a daemon that has ended."""
     return (
-        "the daemon went away; its trials go on. Start it again with `nni-manager serve`, and follow the experiment"
+        "the daemon ended; its trials keep running. Start it again with `nni-manager serve`, and follow the experiment"
         f" with `nnictl resume {id} --foreground`"
     )
 
 
-#: Seconds that an experiment waits for something before that is noted; seconds until it is noted again.
+#: Seconds of an experiment's wait before a note about it; seconds between notes.
 _LASTING_WAIT_S, _WAIT_AGAIN_S = 10.0, 300.0
 
 
 class Watch:
-    """Shows the states of an experiment, and between them the time that has gone by, and judges them."""
+    """Shows the states of an experiment and the elapsed time, and decides when waiting ends."""
 
     def __init__(self, display: Display, clock: Callable[[], float] = time.monotonic) -> None:
         self._display = display
@@ -260,7 +263,7 @@ class Watch:
         self.states = 0
 
     def take(self, news: State | None) -> WaitEnd | None:
-        """Why waiting is over; None: it is not. `news`: a state, or None where there is no other."""
+        """Why waiting is over, or None. `news`: a new state, or None."""
         verdict = None
         if news is not None:
             self._state, self._at_s = news, self._clock()
@@ -273,7 +276,7 @@ class Watch:
         return verdict
 
     def close(self) -> None:
-        """Shows the last state for good."""
+        """Show the last state permanently."""
         if self._state is not None:
             self._display.close(self._now(self._state))
 
@@ -286,7 +289,7 @@ class Watch:
         self._noted = sentence
 
     def _note_wait(self, state: State) -> None:
-        """Notes what the experiment waits for once that has lasted; sentences may change every second."""
+        """Note what the experiment waits for after some time, because messages may change every second."""
         found = state.get("waitsFor")
         if not found:
             self._next_wait_s = None

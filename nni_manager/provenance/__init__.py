@@ -1,1 +1,1 @@
-"""What is needed to repeat an experiment: the state of its code, the Python of its caller, the machine."""
+"""The facts to repeat an experiment: the state of its code, the Python of its caller, the machine."""

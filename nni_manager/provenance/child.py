@@ -1,4 +1,4 @@
-"""A child process whose output is read up to a number of bytes, within a time."""
+"""A child process whose output is read with limits of size and time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END_S = 5.0
 
 
 class NoAnswer(Exception):
-    """The command gave no answer; the text says why."""
+    """The command did not answer; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,10 @@ class Output:
 async def read(
     command: Sequence[str], *, directory: str, environment: Mapping[str, str], most: int, patience_s: float = PATIENCE_S
 ) -> Output:
-    """At most so many bytes of its standard output. Raises NoAnswer: not started, too slow, or another exit code than
-    0."""
+    """The beginning of its standard output.
+
+    Raises NoAnswer if the command fails to start, is too slow, or exits with an error.
+    """
     process = await _started(command, directory, environment)
     try:
         async with asyncio.timeout(patience_s):
@@ -70,7 +72,7 @@ async def _started(
 
 
 def _modest(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """What gives way to the first trial, which begins at the same moment."""
+    """The prefix of a command that lowers its priority, because the first trial starts at the same time."""
     program = shutil.which("nice", path=environment.get("PATH", os.defpath))
     return (program, "-n", "15") if program else ()
 
@@ -83,13 +85,16 @@ async def _part(stream: asyncio.StreamReader, most: int) -> bytes:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ends it with all that it started. What it wrote is read to its end: before Python 3.13 asyncio tells the end of a
-    process only after that of its pipes, which a stream that has enough never sees."""
+    """End it with all its child processes, and read its output to the end.
+
+    Before Python 3.13, asyncio reports the end of a process only after that of its pipes, which a full stream never
+    reads.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     assert process.stdout is not None
     with suppress(TimeoutError):
-        async with asyncio.timeout(_END_S):  # a process that left its group may hold the pipe
+        async with asyncio.timeout(_END_S):  # a process that left its group may keep the pipe open
             while await process.stdout.read(_CHUNK):
                 pass
             await process.wait()

@@ -1,6 +1,6 @@
-"""All that is recorded of a new experiment, collected beside its start: nothing here delays or fails one.
+"""Collects the provenance record of a new experiment during its start, without delaying or failing it.
 
-The Python of a caller says itself what is installed in it.
+The Python of the caller lists its own packages.
 """
 
 from __future__ import annotations
@@ -43,30 +43,29 @@ print(ascii((version, sorted(found.items()))))
 
 
 async def look_at_python(executable: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """What that Python says of itself, as the record has it; never raises. `environment`: with the PYTHONPATH that
-    trials have."""
+    """The report of a Python for the record; never raises. `environment`: with the PYTHONPATH of trials."""
     command = (executable, "-c", _LISTING)
     try:
         output = await child.read(command, directory="/", environment=environment, most=_MOST_BYTES)
-        # after what a sitecustomize prints
+        # after output of a sitecustomize
         version, found = ast.literal_eval(output.data.strip().splitlines()[-1].decode("ascii"))
         packages = [{"name": str(name), "version": str(number)} for name, number in found[:MOST_PACKAGES]]
         return {"executable": executable, "version": str(version), "packages": packages, "problem": ""}
     except NoAnswer as error:
         problem = str(error)
     except (ValueError, SyntaxError, LookupError, TypeError, RecursionError, MemoryError):
-        problem = "it does not say what is installed in it"
+        problem = "it does not list its packages"
     return {"executable": executable, "version": "", "packages": [], "problem": problem}
 
 
 _SEEDS = ("seed", "random_state")
-#: Shorter values of variables would be found in any text.
+#: Shorter values of variables would occur in any text.
 _LEAST_SECRET = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What to look at."""
+    """The inputs of a record."""
 
     code_directory: str
     #: The caller's Python.
@@ -80,7 +79,7 @@ class Asked:
 
 
 async def collect(asked: Asked) -> dict[str, Any]:
-    """The record, as REST has it. Never raises but for a cancellation."""
+    """The record in the format of the REST API. Raises only for a cancellation."""
     known = (*asked.secrets, *_secret_values(asked.environment))
     secrets = SecretTexts(*known, *_lines(known))
     # unlike gather, it waits for both when it is cancelled: they have processes
@@ -103,12 +102,12 @@ def _secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 def _lines(secrets: Iterable[str]) -> list[str]:
-    """The lines of secrets: a diff has a mark in front of each."""
+    """The lines of secrets, because a diff has a mark before each line."""
     lines = (line.strip() for secret in secrets for line in secret.splitlines())
     return [line for line in lines if len(line) >= _LEAST_SECRET]
 
 
 def _seed(arguments: Mapping[str, Any]) -> int | None:
-    """The seed that the tuner was given; None: it draws its own."""
+    """The tuner's seed, or None for a random one."""
     found = [arguments.get(name) for name in _SEEDS]
     return next((seed for seed in found if isinstance(seed, int) and not isinstance(seed, bool)), None)

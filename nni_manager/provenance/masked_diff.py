@@ -1,6 +1,6 @@
-"""A diff without what looks like a secret: it is stored, shown, and sent with a report.
+"""Masks text that looks like a secret in a diff, which is stored, displayed and sent with reports.
 
-Keys and certificates go from ``-----BEGIN …-----`` to ``-----END …-----``, whole or in part.
+Keys and certificates, from ``-----BEGIN …-----`` to ``-----END …-----``, are masked completely or in part.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from nni_manager.platform_kit.secret_texts import SecretTexts
 from nni_manager.platform_kit.secret_values import STARS, masked_line
 
 _BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{1,60}-----"), re.compile(r"-----END [A-Z0-9 ]{1,60}-----")
-#: A key in a text of one line, its lines apart by ``\n``. It ends before another begins, so that no character is
-#: looked at twice.
+#: A key in a single line, with ``\n`` between its lines. It ends before the next one begins, so that each character is
+#: examined once.
 _IN_LINE = re.compile(rf"({_BEGIN.pattern})(?:(?!-----BEGIN ).){{0,20000}}?({_END.pattern})")
 _ENCODED = re.compile(r"[+\- ]?[A-Za-z0-9+/= \t\r]*")
-#: Most lines of one; a longer one is masked as far as its lines look like it.
+#: Maximum number of lines of a key; a longer one is masked as far as its lines look encoded.
 _MOST = 500
 
 
 def without_key_blocks(text: str) -> tuple[str, int]:
-    """(the text without what is in the blocks, how many there are). Lines stay, so that places in the diff do."""
+    """(the text without the content of blocks, number of blocks). Line numbers are unchanged."""
     text, count = _IN_LINE.subn(rf"\1{STARS}\2", text)
     lines = text.split("\n")
     at = 0
@@ -38,7 +38,7 @@ def without_key_blocks(text: str) -> tuple[str, int]:
 
 
 def _end(lines: Sequence[str], start: int) -> int:
-    """The place after the last line of a block, of which `start` is the first one after its beginning."""
+    """The index after the last line of a block; `start`: of the first line after its beginning."""
     for at in range(start, min(start + _MOST, len(lines))):
         if _END.search(lines[at]):
             return at + 1
@@ -51,7 +51,7 @@ def _end(lines: Sequence[str], start: int) -> int:
 
 
 def _start(lines: Sequence[str], end: int) -> int:
-    """The place of the first line of a block whose beginning is not there; `end`: of its end."""
+    """The index of the first line of a block without a beginning; `end`: of its end."""
     at = end
     while at > 0 and _ENCODED.fullmatch(lines[at - 1]):
         at -= 1
@@ -59,7 +59,7 @@ def _start(lines: Sequence[str], end: int) -> int:
 
 
 def _mask(lines: list[str], places: range) -> int:
-    """Returns the last place."""
+    """Mask lines; return the last index."""
     for at in places:
         line = lines[at]
         if not _END.search(line) and line.strip("+- \t\r"):
@@ -68,12 +68,12 @@ def _mask(lines: list[str], places: range) -> int:
 
 
 async def masked(diff: bytes, secrets: SecretTexts) -> tuple[str, int]:
-    """(the diff as text, how many values are masked in it). In a thread: it may have a megabyte."""
+    """(the diff as text, number of masked values), in a thread, because it may have a megabyte."""
     return await asyncio.to_thread(_masked, diff, secrets)
 
 
 def _masked(diff: bytes, secrets: SecretTexts) -> tuple[str, int]:
-    """Line by line: a search in all of it would keep the event loop's thread waiting for its whole time."""
+    """Mask line by line, because a search in the whole text would block the event loop's thread."""
     text = diff.decode(errors="replace").replace("\0", "\ufffd")
     text, count = without_key_blocks("\n".join(map(secrets.redacted, text.split("\n"))))
     lines = text.split("\n")

@@ -1,6 +1,6 @@
-"""The state of a code directory in git: commit, branch, remote, what is not committed.
+"""The state of a code directory in git: commit, branch, remote, uncommitted changes.
 
-Files that git ignores are never read, nor is the content of files that it does not know: their names are listed.
+Files that git ignores are never read. Of untracked files, only the names are listed.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _NO_SUBMODULES = "--ignore-submodules=dirty"
 _INITIAL = "(initial)"
 #: Beginnings of lines about tracked files that differ: changed, renamed, unmerged.
 _CHANGED = ("1 ", "2 ", "u ")
-_NO_REPOSITORY = "the folder is in no git repository, or in one of another user"
+_NO_REPOSITORY = "the folder is not in a git repository, or in one of another user"
 
 
-#: The record of a directory of which nothing is known, but its path and why; `Provenance` of the API says what is what.
+#: The record of a directory in an unknown state; see `Provenance` of the API for the fields.
 _UNKNOWN = {
     "commit": "",
     "branch": "",
@@ -59,8 +59,10 @@ _UNKNOWN = {
 
 
 async def look(directory: str, environment: Mapping[str, str], secrets: SecretTexts) -> dict[str, Any]:
-    """What git says, as the record has it; never raises. `environment`: of the caller, for PATH and the user's
-    configuration."""
+    """The state from git for the record; never raises.
+
+    `environment`: of the caller, for PATH and the user's configuration.
+    """
     path = shutil.which("git", path=environment.get("PATH", os.defpath))
     if path is None:
         return {**_UNKNOWN, "directory": directory, "problem": "there is no program git on the PATH"}
@@ -97,12 +99,12 @@ class _Git:
         self._quiet = (*_QUIET, *(word for key, value in settings.items() for word in ("-c", f"{key}={value}")))
 
     async def ask(self, *words: str, most: int = _MOST_WORDS) -> child.Output:
-        """Raises NoAnswer."""
+        """The output of a git command. Raises NoAnswer."""
         command = (self._path, *self._quiet, *words)
         return await child.read(command, directory=self._directory, environment=self._environment, most=most)
 
     async def line(self, *words: str) -> str:
-        """Its answer in one line; empty: it has none."""
+        """The output of a git command in one line, or empty."""
         try:
             return (await self.ask(*words)).data.decode(errors="replace").strip()
         except NoAnswer:
@@ -140,5 +142,5 @@ async def _diff(git: _Git, secrets: SecretTexts) -> dict[str, Any]:
 
 
 def _whole_lines(diff: child.Output) -> bytes:
-    """What is kept of a diff: in a line that is cut, the beginning of a secret would not be known as one."""
+    """The complete lines of a diff, because the beginning of a secret in a cut line would not be recognized."""
     return diff.data[: diff.data.rfind(b"\n") + 1] if diff.is_cut else diff.data

@@ -18,7 +18,7 @@ from nni_manager.platform_kit.tasks import happened
 PAUSE_S = 0.2
 HEARTBEAT_S = 15.0
 _COMMENT = ":\n\n"
-#: Ends of lines for many libraries, though not for events: names and values of users may have them.
+#: Line ends for many libraries, but not for events; users' names and values may contain them.
 _SEPARATORS = {number: f"\\u{number:04x}" for number in (0x85, 0x2028, 0x2029)}
 
 
@@ -40,7 +40,7 @@ def event(kind: str, data: str, id: int | None = None) -> str:
 
 
 def last_event_id(request: Request) -> int | None:
-    """The Last-Event-ID of a client that reconnects; None: none."""
+    """The Last-Event-ID of a client that reconnects, or None."""
     given = request.headers.get("last-event-id", "")
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else None
 
@@ -49,15 +49,14 @@ class Subject(Protocol):
     """The subject of a stream."""
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set by every change, from now on."""
+        """An event that every change sets from now on."""
 
     async def read(self) -> Part:
         """The changes since the last call."""
 
 
 class EventStream(Response):
-    """A stream of events. Ends when the subject is over, the client disconnects or `stopping` is set; leaves no task
-    behind."""
+    """A stream of events. It ends, with all its tasks, with the subject, the client's connection or `stopping`."""
 
     media_type = "text/event-stream"
     charset = "utf-8"
@@ -83,7 +82,7 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_parts(self, send: Send, news: asyncio.Event) -> None:
-        if_empty = _COMMENT  # so that a proxy that waits for a body passes the headers on
+        if_empty = _COMMENT  # makes a proxy that waits for a body pass the headers on
         while not self._over.is_set():
             news.clear()
             part = await self._send_part(send, if_empty)
@@ -99,7 +98,7 @@ class EventStream(Response):
     async def _send_part(self, send: Send, if_empty: str) -> Part:
         try:
             part = await self._subject.read()
-        except NniManagerError:  # deleted, or cannot be read now: the client reconnects and gets the reason
+        except NniManagerError:  # deleted or currently unreadable; the client reconnects and gets the reason
             return Part(text="", is_last=True)
         if text := part.text or if_empty:
             await _write(send, text)

@@ -58,7 +58,7 @@ class CommandLine:
         done = self.run(*words, program=program)
         assert done.returncode != 0 and done.stdout == "", done.stdout
         lines = done.stderr.splitlines()
-        assert len(lines) == 1 and "Traceback" not in lines[0] and "fault of ours" not in lines[0], done.stderr
+        assert len(lines) == 1 and "Traceback" not in lines[0] and "please report it" not in lines[0], done.stderr
         return done.returncode, lines[0]
 
     def start(self, *words: object, program: str = "nnictl") -> subprocess.Popen[str]:

@@ -59,7 +59,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"tuner": {"name": "Randon"}}, "tuner.name", "Random"),
         ({"trainingService": {"platform": "lokal"}}, "trainingService.platform", "local"),
         ({"useAnnotation": True}, "useAnnotation", "not supported"),
-        ({"experimentWorkingDirectory": "experiment.yml/below"}, "experimentWorkingDirectory", "is no folder"),
+        ({"experimentWorkingDirectory": "experiment.yml/below"}, "experimentWorkingDirectory", "is not a folder"),
     ],
 )
 def test_unusable_field_is_refused(served: CommandLine, fields: dict[str, Any], place: str, words: str) -> None:
@@ -114,7 +114,7 @@ def test_unknown_experiment_or_trial_is_named(served: CommandLine) -> None:
         )
     assert served.bad("stop") == (
         1,
-        "nnictl: no experiment is open, so an ID is needed; `nnictl experiment list --all` shows every experiment",
+        "nnictl: no experiment is open, so an ID is required; `nnictl experiment list --all` shows every experiment",
     )
     assert served.bad("update", "concurrency", "--value", "0")[0] == 2
     assert served.bad("nonsense")[0] == 2
@@ -160,7 +160,7 @@ def test_public_or_foreign_listen_address_is_refused(nnictl: CommandLine) -> Non
     assert not nnictl.data.exists()
     for host in ("192.0.2.1", "no-such-name.invalid"):
         code, line = nnictl.bad("serve", "--insecure", "--host", host, "--port", "0", program="nni-manager")
-        assert code == 2 and f"{host}:0 cannot be listened on" in line
+        assert code == 2 and f"cannot listen on {host}:0" in line
     assert nnictl.traces() == []
 
 
@@ -186,7 +186,7 @@ def test_sixty_megabyte_body_is_refused_unread(served: CommandLine, chunked: boo
         answer = client.post("/api/v1/experiments", content=_megabytes(60), headers=headers)
         assert daemon.memory_info().rss - before < 30 * MIB
     assert answer.status_code == 413
-    assert answer.json() == {"error": "the body is larger than the 8 MB that are taken; send less"}
+    assert answer.json() == {"error": "the body is larger than the limit of 8 MB; send less"}
 
 
 EVIL = (
@@ -288,7 +288,7 @@ def test_listener_with_a_token_requires_it(nnictl: CommandLine) -> None:
         ):
             answer = client.get("/api/v1/experiments", headers=headers)
             assert answer.status_code == status
-            assert status == 200 or "needs its token" in answer.json()["error"]
+            assert status == 200 or "requires its token" in answer.json()["error"]
         assert client.get("/healthz").status_code == 200
     assert nnictl.good("experiment", "list"), "the control socket asks for none"
     assert daemon.process is not None and not any(

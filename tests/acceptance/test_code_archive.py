@@ -119,19 +119,19 @@ def test_largest_allowed_number_of_files_is_sent(shared: Daemon, tree: Path, not
 def _too_many(tree: Path) -> str:
     for number in range(2000):
         (tree / f"{number}.txt").touch()
-    return "has 2001 files, most of it not in any folder, but at most 2000 files may travel to a trial"
+    return "has 2001 files, most of it not in any folder, but at most 2000 files can be sent to trials"
 
 
 def _too_large(tree: Path) -> str:
     (tree / "data").mkdir()
     (tree / "data" / "big").touch()
     os.truncate(tree / "data" / "big", 301 * MIB)
-    return "has 301.1 MB, most of it in 'data', but at most 300.0 MB may travel to a trial"
+    return "has 301.1 MB, most of it in 'data', but at most 300.0 MB can be sent to trials"
 
 
 def _leads_out(tree: Path) -> str:
     (tree / "data").symlink_to("../notes")
-    return "is a link that leads out of it, to '../notes'; put what it leads to into the directory"
+    return "is a link that leads out of it, to '../notes'; copy its target into the directory"
 
 
 def _leads_nowhere(tree: Path) -> str:
@@ -142,7 +142,7 @@ def _leads_nowhere(tree: Path) -> str:
 def _is_no_file(tree: Path) -> str:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tree / "socket"))
-    return "is a socket, which cannot travel; remove it"
+    return "is a socket, which cannot be sent; remove it"
 
 
 BAD = [_too_many, _too_large, _leads_out, _leads_nowhere, _is_no_file]

@@ -71,7 +71,7 @@ def test_foreground_returns_when_the_experiment_is_done(nnictl: CommandLine) -> 
         and '"x": 0.' in out
     )
     trials, view = f"`nnictl trial ls {id_}` shows its trials", f"`nnictl view {id_}` opens its page again"
-    assert out.endswith(f"Experiment {id_} is closed; {trials}, {view}.\n")
+    assert out.endswith(f"Experiment {id_} is closed; {trials}; {view}.\n")
     assert nnictl.traces() == []
 
 
@@ -136,7 +136,7 @@ def test_interrupt_during_creation_stops_the_experiment(nnictl: CommandLine) -> 
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    assert "It is stopped as soon as it has started" in err
+    assert "The experiment stops as soon as it has started" in err
     assert f"Experiment {id_in(out)} is stopped; continue it with" in err
     assert nnictl.traces() == []
     assert "STOPPED" in nnictl.good("experiment", "list", "--all")
@@ -167,11 +167,11 @@ def test_experiment_is_created_shown_and_stopped(either: CommandLine) -> None:
     trial = trials[0]["id"]
     log = nnictl.good("log", "trial", "--trial_id", trial, "--stdout")
     assert log == "running\n"
-    assert nnictl.good("trial", "kill", "--trial_id", trial) == f"Trial {trial} is asked to end.\n"
+    assert nnictl.good("trial", "kill", "--trial_id", trial) == f"Trial {trial} was asked to stop.\n"
     nnictl.daemon.wait_for(id_, lambda state: state["counts"].get("USER_CANCELED") == 1)
-    assert "trialConcurrency is 1 now" in nnictl.good("update", "concurrency", "--value", 1)
-    assert "maxTrialNumber is 9 now" in nnictl.good("update", "trialnum", "-v", 9)
-    assert "maxExperimentDuration is 2h now" in nnictl.good("update", "duration", "-v", "2h")
+    assert "trialConcurrency is now 1" in nnictl.good("update", "concurrency", "--value", 1)
+    assert "maxTrialNumber is now 9" in nnictl.good("update", "trialnum", "-v", 9)
+    assert "maxExperimentDuration is now 2h" in nnictl.good("update", "duration", "-v", "2h")
     space = nnictl.folder / "space.json"
     space.write_text('{"x": {"_type": "uniform", "_value": [5, 6]}}')
     nnictl.good("update", "searchspace", "--filename", space)
@@ -189,7 +189,7 @@ def test_experiment_is_created_shown_and_stopped(either: CommandLine) -> None:
     nnictl.good("stop", "--all")
     assert nnictl.good("experiment", "delete", id_, "--yes") == f"Experiment {id_} is removed.\n"
     assert not (nnictl.data / id_).exists()
-    assert nnictl.good("experiment", "list", "--all") == "There is no experiment.\n"
+    assert nnictl.good("experiment", "list", "--all") == "There are no experiments.\n"
 
 
 def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:

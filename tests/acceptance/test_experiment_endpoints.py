@@ -151,9 +151,7 @@ def test_taken_port_is_a_warning_until_it_is_free(nnictl: CommandLine) -> None:
     with socket.create_server(("127.0.0.1", port)):
         served = nnictl.serve("--port", "0")
         (problem,) = served.status(id_)["errors"]
-        assert problem.startswith(
-            f"its endpoint cannot be opened again: port {port} is in use by process {os.getpid()}"
-        )
+        assert problem.startswith(f"its endpoint cannot be reopened: port {port} is in use by process {os.getpid()}")
         assert problem[:90] in nnictl.good("experiment", "list"), "cut to one line"
         assert problem in nnictl.good("experiment", "status", id_)
         until(lambda: served.status(id_)["counts"])  # it runs nevertheless
@@ -184,7 +182,7 @@ def test_viewed_experiment_keeps_the_daemon_alive(nnictl: CommandLine) -> None:
     assert id_ in nnictl.good("experiment", "list") and nnictl.good("trial", "ls", id_)
     code, sentence = nnictl.bad("update", "concurrency", id_, "--value", 3)
     assert code == 1 and f"{id_} is viewed" in sentence
-    assert nnictl.good("stop") == f"Experiment {id_} is not viewed any more.\n"
+    assert nnictl.good("stop") == f"Experiment {id_} is closed.\n"
     assert nnictl.traces() == []
     nnictl.good("view", id_, "--port", port)
     assert "is running again" in nnictl.good("resume", id_), "what is viewed can be resumed, and stays where it is"

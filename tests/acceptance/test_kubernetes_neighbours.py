@@ -136,7 +136,7 @@ def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster
         shutil.rmtree(daemons["lost"].data)
 
         asked = _clean(daemons["new"], stays.config)
-        assert asked.returncode == 1 and f"what {left.id} left was kept; --yes" in asked.stderr, asked
+        assert asked.returncode == 1 and f"objects of {left.id} were kept; use --yes" in asked.stderr, asked
         assert f"experiment {left.id}, of another manager" in asked.stdout and stays.id not in asked.stdout
         assert len(cluster.objects(TFJOBS, of(left.id))) == TRIALS
 

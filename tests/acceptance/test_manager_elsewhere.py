@@ -157,16 +157,16 @@ def test_hints_lead_to_the_same_manager(caller: CommandLine, url: str) -> None:
     shown = caller.good(*view.split())
     (end,) = re.findall(r"`nnictl (stop .*?)` closes it", shown)
     assert end.split() == ["stop", id_in(out), *there]
-    assert "is not viewed any more" in caller.good(*end.split())
+    assert "is closed" in caller.good(*end.split())
 
 
 def test_missing_or_wrong_token_is_named(caller: CommandLine) -> None:
     caller.environment["NNI_MANAGER_TOKEN"] = ""
     code, sentence = caller.bad("experiment", "list")
-    assert code == 1 and "wants a token; set NNI_MANAGER_TOKEN" in sentence
+    assert code == 1 and "requires a token; set NNI_MANAGER_TOKEN" in sentence
     caller.environment["NNI_MANAGER_TOKEN"] = "wrong"
     code, sentence = caller.bad("create", "-c", config(caller))
-    assert code == 1 and "does not take the token" in sentence and "wrong" not in sentence
+    assert code == 1 and "refuses this token" in sentence and "wrong" not in sentence
 
 
 def test_unreachable_manager_is_named(caller: CommandLine) -> None:
@@ -176,7 +176,7 @@ def test_unreachable_manager_is_named(caller: CommandLine) -> None:
         code, sentence = caller.bad("experiment", "list", "--manager", f"http://127.0.0.1:{port}")
     assert code == 1 and f"http://127.0.0.1:{port} cannot be reached" in sentence and "refused" in sentence
     code, sentence = caller.bad("experiment", "list", "--manager", "nowhere")
-    assert code == 2 and "is no address of a manager" in sentence
+    assert code == 2 and "is not the address of a manager" in sentence
     code, sentence = caller.bad("experiment", "list", "--manager", f"http://nowhere.invalid:{port}")
     assert code == 1 and "cannot be reached" in sentence
     assert not caller.data.exists()

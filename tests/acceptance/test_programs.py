@@ -117,7 +117,7 @@ def test_stop_change_resume_view_delete(line: CommandLine) -> None:
         assert experiment.wait(0.1, progress=False) is False
         experiment.change(max_trial_number=1)
         assert experiment.state["maxTrialNumber"] == 1
-        with pytest.raises(Conflict, match="was started already"):
+        with pytest.raises(Conflict, match="was already started"):
             experiment.start()
     assert experiment.status == "STOPPED"
     assert Experiment.view(experiment.id).status == "VIEWED"
@@ -299,7 +299,7 @@ def test_daemon_stopped_during_a_search_is_not_restarted(line: CommandLine, monk
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(experiment.wait, progress=False)
         assert heard.wait(20) and line.run("stop", program="nni-manager").returncode == 0
-        with pytest.raises(NniManagerError, match="the daemon went away; its trials go on"):
+        with pytest.raises(NniManagerError, match="the daemon ended; its trials keep running"):
             waiting.result(timeout=30)
     assert find(line.data) is None, "it was ended on purpose"
     experiment.stop()

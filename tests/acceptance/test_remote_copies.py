@@ -61,7 +61,7 @@ def test_copied_data_directory_needs_its_own_identity(
     copy.terminate()
     looked = _doctor(copy, {**_config(machine, _REPORT), "trialCodeDirectory": str(code)}, tmp_path)
     assert all(words in looked for words in said)
-    assert "is the name of" in _identity(copy, "--own")
+    assert "The name of" in _identity(copy, "--own")
     copy.start()
     second = copy.create(_config(machine, _REPORT), code)
     copy.wait(second, "DONE")
@@ -82,7 +82,7 @@ def test_copied_experiment_is_held_until_it_is_declared_moved(
     asyncio.run(machine.start())
     _told(copy, id_, f"belongs to the manager of {daemon.data} on ", *_WAYS_OUT)
     assert "nni-manager stop" in _identity(copy, "--own", returns=1), "its daemon works by the name that it has"
-    assert "from now on" in _identity(copy, "--moved")
+    assert "is now in" in _identity(copy, "--moved")
     copy.call("POST", f"/experiments/{id_}/resume", json={})
     copy.wait(id_, "DONE")
 
@@ -113,7 +113,7 @@ def test_moved_data_directory_works_once_declared_moved(
     daemon.wait(daemon.create(_config(machine, _REPORT), code), "DONE")
     daemon.terminate()
     assert f"belongs to the manager of {daemon.data} on " in _refusal(copy, _config(machine, _REPORT), code)
-    assert "from now on" in _identity(copy, "--moved")
+    assert "is now in" in _identity(copy, "--moved")
     copy.wait(copy.create(_config(machine, _REPORT), code), "DONE")
     daemon.start()
     assert f"belongs to the manager of {copy.data} on " in _refusal(daemon, _config(machine, _REPORT), code)

@@ -150,7 +150,7 @@ def test_broken_line_is_named_and_the_others_count(bench: Bench) -> None:
     assert len(dropped) == 3
     assert all("outbox/main.jsonl" in line and trial["id"] in line for line in dropped)
     assert all(any(text in line for line in dropped) for text in lines[1:4])
-    assert trial["message"].startswith("a line of outbox/main.jsonl was dropped: line 2 is no metric (")
+    assert trial["message"].startswith("a line of outbox/main.jsonl was dropped: line 2 is not a metric (")
     assert lines[1] in trial["message"]
     assert trial["message"].endswith("; dropped lines that are not results: 3, see nnimanager.log")
 
@@ -224,7 +224,7 @@ def test_too_long_line_is_named_on_its_trial(bench: Bench) -> None:
     trial = bench.run(f"{PYTHON} long.py")
     assert (trial["status"], trial["finalValue"]) == ("SUCCEEDED", 2.0)
     assert trial["message"] == (
-        "a result of outbox/main.jsonl was dropped: it is longer than 4194304 bytes, the most that is taken"
+        "a result of outbox/main.jsonl was dropped: it is longer than the maximum of 4194304 bytes"
         "; dropped lines that are not results: 1, see nnimanager.log"
     )
 

@@ -76,7 +76,7 @@ def test_channels_have_the_same_line_limit(shared: Daemon, code: Path, channel: 
     shared.wait(id_, "DONE")
     (trial,) = shared.trials(id_)
     assert (trial["status"], trial["intermediates"], trial["lastValue"]) == ("SUCCEEDED", 2, 4_100_000)
-    assert "it is longer than 4194304 bytes" in trial["message"]
+    assert "it is longer than the maximum of 4194304 bytes" in trial["message"]
 
 
 def _check_that_it_is_clean(work: Numbered) -> None:
@@ -95,4 +95,4 @@ def _check_logs(work: Numbered) -> None:
     log, failed = work.log(), work.trials // 4
     assert log.count("SUCCEEDED") == work.trials - failed
     assert log.count("FAILED (USER_CODE: exit code 3)") == failed
-    assert "the platform says" not in log and "dropped" not in log
+    assert "the platform reports" not in log and "dropped" not in log

@@ -79,7 +79,7 @@ def test_runner_exit_wins_over_a_contradicting_platform(shared: Daemon, code: Pa
     runner = {0: "exit code 0", 1: "exit code 0", 3: "exit code 3"}
     killed = "killed by signal 9 (SIGKILL); the manager did not send it, perhaps the system ran out of memory"
     cluster = {0: "FAILED (exit code 1)", 1: f"FAILED ({killed})", 3: "SUCCEEDED (exit code 0)"}
-    expected = {names[n]: f"the platform says {cluster[n]}, the runner says {runner[n]}" for n in runner}
+    expected = {names[n]: f"the platform reports {cluster[n]}, the runner reports {runner[n]}" for n in runner}
     until(lambda: _disagreements(work) == expected)
     states = ["FAILED", "FAILED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "SUCCEEDED", "FAILED"]
     until(lambda: [attempt["state"] for attempt in shared.attempts(work.id)] == states)
@@ -108,6 +108,6 @@ def _runner_of(job: str) -> psutil.Process:
 
 def _disagreements(work: Numbered) -> dict[str, str]:
     """By trial; each is told once."""
-    found = re.findall(r"(?:Trial |_trial_)(\w{5}): (the platform says .*)", work.log())
+    found = re.findall(r"(?:Trial |_trial_)(\w{5}): (the platform reports .*)", work.log())
     assert len(found) == len(dict(found))
     return dict(found)

@@ -177,7 +177,7 @@ def test_terminated_daemon_starts_on_a_full_disk(code: Path, tmp_path: Path) -> 
         assert daemon.terminate() == 0
         filling = _fill(data)
         daemon.start()
-        assert "the room kept for this case is used now" in daemon.log()
+        assert "the reserved space is now used" in daemon.log()
         assert run.holds() <= DISK_HOLDS, "it serves, and says so where the room is not enough"
         filling.unlink()
         run.check_end()

@@ -113,7 +113,7 @@ def test_results_that_are_all_equal_are_all_the_best(experiment: Filled) -> None
 
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_the_best_is_no_outlier(experiment: Filled, direction: str) -> None:
+def test_best_result_is_not_an_outlier(experiment: Filled, direction: str) -> None:
     for value in (*range(20), 1000.0, -1000.0):
         experiment.add(final=value)
     best, worst = (21, 20) if direction == "minimize" else (20, 21)
@@ -138,7 +138,7 @@ def test_many_results_are_a_density_and_the_telling_points(experiment: Filled, m
     assert near["density"] is None and near["points"]["number"] == list(range(10, 41))
 
 
-def test_curves_of_top_running_and_selected_trials_and_a_band_of_the_others(mixed: Filled) -> None:
+def test_curves_show_top_running_selected_and_a_band(mixed: Filled) -> None:
     answer = mixed.asked("curves", "top=2&selected=5")
     assert answer["of"] == 18, "those that ended without a curve count, too, not the one that waits"
     assert {curve["number"]: curve["why"] for curve in answer["curves"]} == {

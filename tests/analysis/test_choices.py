@@ -22,7 +22,7 @@ def with_many(tmp_path: Path) -> Iterator[Filled]:
         yield experiment
 
 
-def test_the_choices_that_occur_are_told_apart(with_many: Filled) -> None:
+def test_occurring_choices_are_distinguished(with_many: Filled) -> None:
     for at in (117, 3, 117, 199):
         with_many.add({"word": f"value-{at}", "rate": 0.5}, final=at)
     (word, _) = with_many.asked("columns", "")["parameters"]

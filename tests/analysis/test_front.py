@@ -68,7 +68,7 @@ def test_only_new_trials_are_held_against_the_front(monkeypatch: pytest.MonkeyPa
     assert sizes == [499, 1]
 
 
-async def test_ten_thousand_trials_that_are_all_in_the_front_are_found_in_time() -> None:
+async def test_front_of_ten_thousand_trials_is_found_in_time() -> None:
     parts = np.random.default_rng(0).dirichlet([1, 1, 1], 10_000)
     async with asyncio.timeout(10):
         found = await asyncio.to_thread(Front().follow, parts, np.zeros(10_000), np.ones(10_000, np.bool_))

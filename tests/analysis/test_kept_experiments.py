@@ -1,4 +1,4 @@
-"""Columns in memory: bounded in number and size, and read anew when the database has another content."""
+"""Columns in memory: limited in number and size, and read again when the database has other content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_least_recently_asked_goes_first(tmp_path: Path, monkeypatch: pytest
     assert list(kept._kept) == [str(paths[0]), str(paths[2])]
 
 
-def test_large_ones_do_not_stay_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_lists_are_not_kept_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_MOST_BYTES", 1)
     kept = KeptExperiments()
     for name in "ab":
@@ -42,7 +42,7 @@ def test_large_ones_do_not_stay_beside_each_other(tmp_path: Path, monkeypatch: p
     assert list(kept._kept) == [str(experiment.path)]
 
 
-def test_another_content_under_the_same_path_is_read_anew(experiment: Filled) -> None:
+def test_replaced_content_is_read_again(experiment: Filled) -> None:
     for _ in range(3):
         experiment.add(final=1.0)
     assert experiment.asked("trials", "p.rate=0..1")["total"] == 3
@@ -55,7 +55,7 @@ def test_another_content_under_the_same_path_is_read_anew(experiment: Filled) ->
     assert answer["total"] == 1 and answer["rows"][0]["parameters"] == {"units": 3} and answer["rows"][0]["rank"] == 1
 
 
-def test_trials_that_came_after_the_revision_was_named_are_read_too(experiment: Filled) -> None:
+def test_trials_newer_than_revision_are_read_too(experiment: Filled) -> None:
     """Two questions of one revision, between which the experiment goes on."""
     kept = KeptExperiments()
     experiment.add(final=1.0)
@@ -66,6 +66,6 @@ def test_trials_that_came_after_the_revision_was_named_are_read_too(experiment: 
         assert len(trials) == 2
 
 
-def test_a_missing_database_is_said(tmp_path: Path) -> None:
+def test_missing_database_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"gone\.sqlite"):
         read(KeptExperiments(), tmp_path / "gone.sqlite")

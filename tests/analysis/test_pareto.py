@@ -20,7 +20,7 @@ def points(answer: dict[str, Any], what: str) -> list[int]:
     return [number for number, flag in zip(told["number"], told[what], strict=True) if flag]
 
 
-def test_the_front_has_what_no_other_is_better_than(experiment: Filled) -> None:
+def test_front_has_non_dominated_trials(experiment: Filled) -> None:
     with_goals(experiment, {"acc": "maximize", "ms": "minimize"})
     for acc, ms in ((0.9, 50), (0.8, 10), (0.7, 20), (0.95, 90), (0.8, 10)):
         experiment.add(final={"acc": acc, "ms": ms, "default": acc})
@@ -33,7 +33,7 @@ def test_the_front_has_what_no_other_is_better_than(experiment: Filled) -> None:
     assert (answer["shown"], answer["of"], answer["notNumbers"]) == (5, 7, 1)
 
 
-def test_two_of_three_objectives_are_shown_and_all_of_them_decide(experiment: Filled) -> None:
+def test_two_of_three_objectives_are_shown_but_all_count(experiment: Filled) -> None:
     with_goals(experiment, OBJECTIVES)
     for acc, ms, size in ((0.9, 50, 5), (0.8, 60, 1), (0.7, 70, 7)):
         experiment.add(final={"acc": acc, "ms": ms, "size": size})
@@ -42,10 +42,10 @@ def test_two_of_three_objectives_are_shown_and_all_of_them_decide(experiment: Fi
     assert points(answer, "front") == [0, 1], "the second one is the smallest, which the chart does not show"
     assert experiment.asked("pareto", "b=acc")["x"] == "ms"
     header, text = experiment.respond("pareto", "a=speed")
-    assert "refused" in header and "speed is no objective; there are acc, ms, size" in text.decode()
+    assert "refused" in header and "speed is not an objective; use acc, ms, size" in text.decode()
 
 
-def test_what_breaks_a_constraint_comes_after_all_that_breaks_none(experiment: Filled) -> None:
+def test_constraint_violations_rank_after_feasible_trials(experiment: Filled) -> None:
     with_goals(experiment, {"acc": "maximize", "ms": "minimize"}, {"size": "<= 8"})
     experiment.add(final={"acc": 0.9, "ms": 1, "size": 12})
     experiment.add(final={"acc": 0.8, "ms": 1, "size": 9})
@@ -78,7 +78,7 @@ def test_of_many_trials_the_front_is_drawn_whole(experiment: Filled, monkeypatch
 def test_without_objectives_there_is_no_front(experiment: Filled) -> None:
     experiment.add(final=1.0)
     header, text = experiment.respond("pareto", "")
-    assert "refused" in header and "has no objectives" in text.decode()
+    assert "refused" in header and "sets no objectives" in text.decode()
 
 
 def test_best_so_far_and_ranks_put_feasible_trials_first(experiment: Filled) -> None:

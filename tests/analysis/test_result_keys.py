@@ -50,7 +50,7 @@ def test_without_a_key_the_first_objective_is_the_result(with_objectives: Filled
     assert with_objectives.asked("results", "key=default")["shown"] == 0
 
 
-def test_an_objective_that_no_trial_has_reported_is_a_key_without_values(experiment: Filled) -> None:
+def test_unreported_objective_is_key_without_values(experiment: Filled) -> None:
     with_goals(experiment, {"acc": "maximize", "ms": "minimize"})
     experiment.add(final=0.5)
     assert experiment.asked("results", "")["points"]["number"] == []

@@ -32,7 +32,7 @@ def test_no_trials(experiment: Filled) -> None:
     ]
 
 
-def test_a_row_has_all_that_is_told_of_a_trial(experiment: Filled) -> None:
+def test_row_has_all_fields_of_a_trial(experiment: Filled) -> None:
     parameters = {"rate": 0.01, "units": 3, "kind": None, "layer": {"_name": "conv", "size": 5}}
     experiment.add(parameters, final={"default": 0.5, "acc": 0.9}, curve=[3.0, 2.0], ms=4000)
     (row,) = experiment.asked("trials", "")["rows"]
@@ -41,7 +41,7 @@ def test_a_row_has_all_that_is_told_of_a_trial(experiment: Filled) -> None:
     assert (row["steps"], row["rank"], row["durationMs"], row["status"]) == (2, 1, 4000, "SUCCEEDED")
 
 
-def test_running_trials_have_their_latest_value_and_a_small_curve(experiment: Filled) -> None:
+def test_running_trials_show_latest_value_and_small_curve(experiment: Filled) -> None:
     experiment.add(curve=[float(value) for value in range(100)], status=TrialStatus.RUNNING)
     (row,) = experiment.asked("trials", "")["rows"]
     assert row["latest"] == 99 and row["spark"][-1] == 99 and len(row["spark"]) <= 40
@@ -77,7 +77,7 @@ def test_filters_are_inclusive_and_take_exponents(experiment: Filled) -> None:
     assert numbers(experiment.asked("trials", "m.default=0.01..")) == [2]
 
 
-def test_choices_texts_none_and_nested_names_are_filtered(experiment: Filled) -> None:
+def test_choices_texts_null_and_nested_names_are_filtered(experiment: Filled) -> None:
     experiment.add({"kind": "a", "layer": {"_name": "conv", "size": 3}})
     experiment.add({"kind": None, "layer": {"_name": "dense", "width": 8}})
     experiment.add({"kind": "with, comma", "layer": {"_name": "conv", "size": 5}})

@@ -1,4 +1,4 @@
-"""The child process: started by a question, bounded in time, started anew after its death, gone with the daemon."""
+"""The child process: started by a query, limited in time, restarted after its death, ended with the daemon."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_process_gives_way_to_other_sessions() -> None:
             assert _niceness(process.pid) in (niceness, None)
 
 
-def test_the_first_screen_is_answered_before_the_process_gives_way() -> None:
+def test_first_screen_is_answered_with_daemon_priority() -> None:
     """The reader of the page waits for it; nothing but the page asks so soon."""
     with _asked("results") as process:
         child = psutil.Process(process.pid)
@@ -84,7 +84,7 @@ def test_the_first_screen_is_answered_before_the_process_gives_way() -> None:
             time.sleep(0.05)
 
 
-def test_a_page_that_asks_without_a_pause_has_the_first_screens_priority_for_a_while_only() -> None:
+def test_busy_page_has_high_priority_only_for_a_while() -> None:
     """As that of an experiment at work does."""
     with _asked("results") as process:
         child, first = psutil.Process(process.pid), psutil.Process().nice()
@@ -158,7 +158,7 @@ async def test_same_questions_of_one_revision_are_computed_once(experiment: Fill
         assert first is second is await analysis.ask("exp1", "trials", Query())
 
 
-async def test_what_columns_there_are_is_computed_once_whatever_the_filter(experiment: Filled) -> None:
+async def test_columns_are_computed_once_for_all_filters(experiment: Filled) -> None:
     experiment.add({"rate": 0.5}, final=1.0)
     async with analysing(experiment) as analysis:
         filtered = Query.parse([("page", "2"), ("p.rate", "0.9..1")])
@@ -177,7 +177,7 @@ async def test_a_client_that_goes_away_takes_no_answer_from_others(experiment: F
         assert json.loads((await stays).text)["total"] == 0
 
 
-async def test_a_killed_process_refuses_those_that_wait_and_is_started_anew(experiment: Filled) -> None:
+async def test_killed_process_refuses_waiting_queries_and_restarts(experiment: Filled) -> None:
     async with analysing(experiment) as analysis:
         await total(analysis)
         pid = analysis.pid
@@ -215,7 +215,7 @@ async def test_idle_process_is_ended_and_started_again(experiment: Filled) -> No
         assert await total(analysis) == 1
 
 
-async def test_a_damaged_database_is_said_and_a_whole_one_read_afterwards(experiment: Filled) -> None:
+async def test_damaged_database_is_reported_and_repaired_one_read(experiment: Filled) -> None:
     experiment.add(final=1.0)
     experiment.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = experiment.path.read_bytes()
@@ -231,17 +231,17 @@ async def test_refusals_keep_their_kind(experiment: Filled) -> None:
     async with analysing(experiment) as analysis:
         with pytest.raises(InvalidInput, match=r"p\.none"):
             await analysis.ask("exp1", "trials", Query.parse([("p.none", "1..2")]))
-        with pytest.raises(NotFound, match="no question"):
+        with pytest.raises(NotFound, match="unknown query"):
             await analysis.ask("exp1", "anything", Query())
 
 
-async def test_a_fault_is_logged_and_the_process_goes_on(experiment: Filled, caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_is_logged_and_process_continues(experiment: Filled, caplog: pytest.LogCaptureFixture) -> None:
     async with analysing(experiment) as analysis:
         await total(analysis)
         experiment.connection.execute("ALTER TABLE trials RENAME COLUMN last_words TO gone")
         experiment.revision += 1
         pid = analysis.pid
-        with pytest.raises(AnalysisUnavailable, match="fault in the manager"):
+        with pytest.raises(AnalysisUnavailable, match="internal error of the manager"):
             await total(analysis)
         assert "last_words" in caplog.text and analysis.pid == pid
 
@@ -265,7 +265,7 @@ async def test_a_program_that_cannot_be_started(experiment: Filled, monkeypatch:
             await total(analysis)
 
 
-def test_the_process_ends_with_its_parent_also_in_the_middle_of_an_answer() -> None:
+def test_process_ends_with_parent_even_during_an_answer() -> None:
     """As when the daemon is killed: only its end of the pipe is gone."""
     busy = "import nni_manager.analysis.worker as w; w.respond = lambda *_: [0 for _ in iter(int, 1)]; w.main()"
     with subprocess.Popen([sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

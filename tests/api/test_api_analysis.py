@@ -96,7 +96,7 @@ async def test_refusals(api: httpx.AsyncClient, path: str, status: int, word: st
     assert (answer.status_code, word in answer.json()["error"]) == (status, True), answer.text
 
 
-async def test_a_damaged_database_is_said(api: httpx.AsyncClient, world: World) -> None:
+async def test_damaged_database_is_reported(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     folder.database.write_bytes(b"nonsense" * 1000)
     answer = await api.get(f"{SEEDED}/trials")
@@ -104,7 +104,7 @@ async def test_a_damaged_database_is_said(api: httpx.AsyncClient, world: World) 
 
 
 @pytest.mark.usefixtures("seeded")
-async def test_a_token_in_the_address_is_no_filter(api: httpx.AsyncClient) -> None:
+async def test_token_in_address_is_not_a_filter(api: httpx.AsyncClient) -> None:
     assert (await api.get(f"{SEEDED}/trials?token=secret")).status_code == 200
 
 

@@ -53,7 +53,7 @@ async def test_a_service_is_added(api: httpx.AsyncClient, world: World) -> None:
     assert listed["platform"] == "local,local"
 
 
-async def test_a_removed_service_goes_on_until_its_last_job_is_forgotten(api: httpx.AsyncClient, world: World) -> None:
+async def test_removed_service_stays_until_last_job_is_forgotten(api: httpx.AsyncClient, world: World) -> None:
     id_, first, _ = await one_on_each(api, world)
     answer = await change(api, id_, {**LOCAL, "name": "local-2"})
     assert answer.status_code == 200, answer.text
@@ -102,7 +102,7 @@ async def test_changeable_fields_reach_a_new_adapter(
     ("sections", "sentence"),
     [
         ([{**LOCAL, "useActiveGpu": True}], "trainingService[0].useActiveGpu: cannot be changed while local exists"),
-        ([LOCAL, {**LOCAL, "name": "local"}], "trainingService[0].name: is local, as in another section"),
+        ([LOCAL, {**LOCAL, "name": "local"}], "trainingService[0].name: is local, which another section has, too"),
         ([{**LOCAL, "name": "db"}], "trainingService[0].name: must be local, or local- and a number"),
         ([], "trainingService: is an empty list"),
         ([{"platform": "nowhere"}], "trainingService[0].platform: "),
@@ -123,10 +123,10 @@ async def test_bad_changes_name_field_and_fix(
 async def test_service_fields_need_training_service(api: httpx.AsyncClient, world: World) -> None:
     id_ = await create(api, world)
     answer = await api.patch(f"{EXPERIMENTS}/{id_}", json={"now": True})
-    assert (answer.status_code, "now: belongs to trainingService" in answer.text) == (400, True)
+    assert (answer.status_code, "now: requires trainingService" in answer.text) == (400, True)
 
 
-async def test_secret_of_a_change_is_kept_while_that_is_stored_and_not_yet_in_use(
+async def test_secret_of_a_stored_change_is_kept_until_used(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A service that was removed before may be gone at that moment."""

@@ -119,10 +119,10 @@ async def test_interrupted_upload_leaves_no_files(world: World, api: httpx.Async
     assert left(world) == []
 
 
-async def test_code_is_whole_or_not_there_when_the_daemon_ends_meanwhile(
+async def test_code_upload_is_complete_or_absent_at_daemon_end(
     world: World, api: httpx.AsyncClient, sent: Sent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request is cancelled before the tree is moved to its place; a removal beside it would begin with one file."""
+    """The request is cancelled before the tree is moved to its place; a parallel removal would begin with one file."""
     unpacked, go_on, moved, removed = (threading.Event() for _ in range(4))
     settle, remove = CodeFolders._settle, code._remove
 
@@ -319,7 +319,7 @@ async def test_unused_code_is_removed_when_other_code_arrives(
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"code": NOBODY}, f"no code {NOBODY} was sent"),
+        ({"code": NOBODY}, f"there is no code {NOBODY}"),
         ({"code": "../.."}, "must be the SHA-256"),
         ({"code": 7}, "code:"),
     ],

@@ -33,13 +33,13 @@ async def test_use_is_told_by_part(api: httpx.AsyncClient, world: World) -> None
     assert found["total"] == sum(found[part] for part in parts)
 
 
-async def test_room_is_told(api: httpx.AsyncClient, world: World) -> None:
+async def test_free_space_is_reported(api: httpx.AsyncClient, world: World) -> None:
     found = (await api.get("/api/v1/disk")).json()
     assert found["folder"] == str(world.data) and 0 < found["free"] <= found["total"]
     assert found["least"] == 2**30
 
 
-async def test_disk_that_is_nearly_full_is_told(api: httpx.AsyncClient, world: World) -> None:
+async def test_nearly_full_disk_is_reported(api: httpx.AsyncClient, world: World) -> None:
     world.commands.disk = Disk(world.data, _EVERYTHING_MIB)
     assert "GiB left" in (await api.get("/api/v1/disk")).json()["warning"]
     world.commands.disk = Disk(world.data, 0)
@@ -87,7 +87,7 @@ async def test_experiment_that_takes_long_keeps_no_other_waiting(
     assert (await api.get(f"{EXPERIMENTS}/slow/disk")).status_code == 200
 
 
-async def test_disk_that_does_not_answer_is_told(
+async def test_unresponsive_disk_is_reported(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps its warning, and no look at another disk waits for it."""
@@ -109,7 +109,7 @@ async def test_disk_that_does_not_answer_is_told(
     assert [one.message for one in warnings.of(id_)] == ["little room"]
 
 
-async def test_experiment_that_closes_during_a_look_is_warned_of_nothing(
+async def test_experiment_that_closes_during_check_has_no_warning(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     id_ = (await api.post(EXPERIMENTS, json=world.config())).json()["id"]

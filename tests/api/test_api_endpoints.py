@@ -69,7 +69,7 @@ async def test_an_experiment_gets_a_port_of_its_own(
 
 
 @pytest.mark.parametrize("port", [8888, 8889])
-async def test_a_refused_id_leaves_the_endpoint_of_the_experiment_that_has_it(
+async def test_refused_id_keeps_endpoint_of_existing_experiment(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints, port: int
 ) -> None:
     assert (await create(api, world, id="mine", endpoint={"port": 8888})).status_code == 201
@@ -210,7 +210,7 @@ async def test_a_view_that_is_not_open_is_an_error_of_the_experiment(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
     id_ = (await create(api, world, endpoint={"port": 8888})).json()["id"]
-    listener.problems[id_] = "its endpoint cannot be opened again: port 8888 is in use by process 1 (init)"
+    listener.problems[id_] = "its endpoint cannot be reopened: port 8888 is in use by process 1 (init)"
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["errors"] == [listener.problems[id_]]
     assert (await api.get(EXPERIMENTS)).json()["experiments"][0]["errors"] == [listener.problems[id_]]
 
@@ -260,7 +260,7 @@ async def test_the_folder_of_an_open_experiment_knows_its_port(
     assert (await asyncio.to_thread(index.read_folder, folder)).endpoint == endpoint
 
 
-async def test_experiment_without_folder_cannot_be_viewed_and_is_listed_with_error(
+async def test_missing_folder_prevents_view_and_shows_error(
     api: httpx.AsyncClient, world: World, listener: FakeEndpoints
 ) -> None:
     folder = await world.add("seeded")
@@ -277,7 +277,7 @@ async def test_experiment_without_folder_cannot_be_viewed_and_is_listed_with_err
 
 
 @pytest.mark.parametrize("verb", ["resume", "view"])
-async def test_a_folder_that_cannot_be_looked_into_is_none(api: httpx.AsyncClient, world: World, verb: str) -> None:
+async def test_unreadable_folder_is_skipped(api: httpx.AsyncClient, world: World, verb: str) -> None:
     await world.add("seeded")
     body = {"workingDirectory": "/" + "x" * 300} | ({"id": "seeded"} if verb == "view" else {})
     path = f"{EXPERIMENTS}/view" if verb == "view" else f"{EXPERIMENTS}/seeded/resume"

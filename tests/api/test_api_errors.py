@@ -139,7 +139,7 @@ async def test_an_unknown_trial_is_not_found(api: httpx.AsyncClient, world: Worl
     assert answer.status_code == 404 and path.partition("/")[0] in answer.json()["error"]
 
 
-async def test_a_folder_that_is_gone_is_said_to_be_gone(api: httpx.AsyncClient, world: World) -> None:
+async def test_missing_folder_is_reported(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("seeded")
     folder.remove()
     answer = await api.get("/api/v1/experiments/seeded")
@@ -200,7 +200,7 @@ async def test_other_paths_go_to_the_pages(world: World) -> None:
 async def test_large_value_is_cut_in_error(api: httpx.AsyncClient, body: dict[str, object]) -> None:
     answer = await api.post("/api/v1/experiments", json=body)
     assert answer.status_code == 400 and len(answer.text) < 10_000
-    assert "characters are left out" in answer.json()["error"]
+    assert "characters omitted" in answer.json()["error"]
 
 
 async def test_a_long_path_is_cut_too(api: httpx.AsyncClient) -> None:

@@ -94,7 +94,7 @@ async def test_trials_of_a_closed_experiment_come_once(api: httpx.AsyncClient, w
 
 
 @pytest.mark.parametrize("what", ["trials/events", "metrics/events"])
-async def test_a_stream_begins_anew_after_an_id_that_is_ahead(world: World, what: str) -> None:
+async def test_stream_restarts_after_a_future_id(world: World, what: str) -> None:
     """As of an experiment that had the same id, and was deleted."""
     await world.add("seeded")
     told = []
@@ -128,7 +128,7 @@ async def test_results_come_once(
 # The list
 
 
-async def test_the_list_is_told_as_it_changes(api: httpx.AsyncClient, world: World) -> None:
+async def test_list_changes_are_sent(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     async with following(world, "events") as stream:
         ((kind, first),) = await stream.events()

@@ -149,7 +149,7 @@ async def test_warnings_of_the_file_stand_in_the_answer_and_stay(api: httpx.Asyn
     text = json.dumps(world.config(deprecated={"nniManagerIp": "10.0.0.1"}), indent=1)
     line = next(number for number, one in enumerate(text.splitlines(), 1) if "deprecated" in one)
     answer = await api.post(EXPERIMENTS, json={"config": text, "file": "my.json"})
-    message = f"my.json:{line}: deprecated: has no effect; NNI itself goes by nothing in it either"
+    message = f"my.json:{line}: deprecated: has no effect; NNI does not use it either"
     warnings = [{"code": "NO_EFFECT", "message": message}]
     assert (answer.status_code, answer.json()["warnings"]) == (201, warnings)
     id_ = answer.json()["id"]
@@ -220,7 +220,7 @@ async def test_warnings_of_the_daemon_join_them_while_they_hold(api: httpx.Async
     assert (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"] == []
 
 
-async def test_a_refused_file_says_its_warnings_beside_its_problems(api: httpx.AsyncClient, world: World) -> None:
+async def test_refused_file_reports_warnings_and_problems(api: httpx.AsyncClient, world: World) -> None:
     text = json.dumps(world.config(deprecated={}, trialConcurrency=0))
     refusal = (await api.post(EXPERIMENTS, json={"config": text, "file": "my.json"})).json()
     assert [problem["field"] for problem in refusal["problems"]] == ["trialConcurrency"]
@@ -351,7 +351,7 @@ async def test_a_change_takes_the_names_that_a_new_experiment_may_have(api: http
         assert (changed.status_code, changed.json()["name"]) == (200, f"{name}!")
 
 
-async def test_half_a_character_that_is_stored_already_breaks_no_answer(api: httpx.AsyncClient, world: World) -> None:
+async def test_stored_lone_surrogate_does_not_break_answers(api: httpx.AsyncClient, world: World) -> None:
     """Earlier versions accepted it, and tuners may send it."""
     space = {"x\ud800": {"_type": "choice", "_value": ["\ud800"]}}
     await world.add("old", canonical={"searchSpace": space})
@@ -381,12 +381,12 @@ async def test_half_a_character_of_the_best_trial_breaks_no_list(api: httpx.Asyn
         assert answer.status_code == 200, answer.text
 
 
-def test_an_answer_with_half_a_character_holds_no_numbers_that_are_none() -> None:
+def test_answer_with_lone_surrogate_has_no_nan() -> None:
     best = Best(trial_id="abcde", value=float("inf"), parameters={"\ud800": [float("nan"), 1]})
     assert json.loads(best.json_text()) == {"trialId": "abcde", "value": None, "parameters": {"\ud800": [None, 1]}}
 
 
-async def test_a_folder_whose_name_is_no_utf_8_makes_no_experiment(api: httpx.AsyncClient, world: World) -> None:
+async def test_folder_name_without_utf8_makes_no_experiment(api: httpx.AsyncClient, world: World) -> None:
     folder = world.code / "\udcff"
     folder.mkdir()
     (world.code / "link").symlink_to(folder)
@@ -574,7 +574,7 @@ async def test_experiment_with_a_deep_tree_is_deleted(api: httpx.AsyncClient, wo
         assert not folder.path.exists()
 
 
-async def test_files_that_survive_a_delete_are_logged_and_removed_at_next_start(
+async def test_undeleted_files_are_logged_and_removed_later(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = await world.add("seeded")
@@ -615,11 +615,11 @@ async def test_a_trial_listener_that_cannot_be_opened_refuses_nothing(
     assert (await api.post(EXPERIMENTS, json=world.config())).status_code == 201
 
 
-async def test_data_directory_is_no_default_code_directory(api: httpx.AsyncClient, world: World) -> None:
+async def test_data_directory_is_not_default_code_directory(api: httpx.AsyncClient, world: World) -> None:
     for code in ({"trialCodeDirectory": "."}, {"trialCodeDirectory": None}):
         config = {name: value for name, value in {**world.config(), **code}.items() if value is not None}
         answer = await api.post(EXPERIMENTS, json=config)
-        assert answer.status_code == 400 and "name it, or give an absolute path" in answer.json()["error"]
+        assert answer.status_code == 400 and "set it, or give an absolute path" in answer.json()["error"]
         body = {"config": json.dumps(config), "directory": str(world.code)}
         assert (await api.post(EXPERIMENTS, json=body)).status_code == 201
 
@@ -635,9 +635,7 @@ async def test_an_id_of_the_callers_choice_is_taken_once(api: httpx.AsyncClient,
         assert refused.status_code == 400 and "id" in refused.text, wrong
 
 
-async def test_a_chosen_id_may_have_the_logs_of_nnis_launcher_and_nothing_else(
-    api: httpx.AsyncClient, world: World
-) -> None:
+async def test_chosen_id_accepts_only_logs_of_nni_launcher(api: httpx.AsyncClient, world: World) -> None:
     config = world.config()
     parent = world.data
     for id_, name, status in (("launched", "experiment.log", 201), ("foreign", "thesis.txt", 409)):

@@ -41,7 +41,7 @@ def read_notes(world: World) -> list[tuple[str, Path]]:
         connection.close()
 
 
-async def test_a_folder_is_noted_before_it_is_made_and_until_it_is_listed(
+async def test_folder_is_noted_from_creation_until_listed(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
@@ -146,7 +146,7 @@ async def test_a_folder_that_cannot_be_removed_stays_noted(
     assert await noted(world) == ["stuck"] and await world.commands.entries() == []
 
 
-async def test_resume_that_is_cancelled_leaves_folder_and_index_stopped(
+async def test_cancelled_resume_leaves_folder_and_index_stopped(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the daemon ends meanwhile: the thread goes on."""

@@ -39,7 +39,7 @@ async def test_labels_are_stored_and_shown(api: httpx.AsyncClient, world: World,
     for found in (answer.json(), (await api.get(EXPERIMENTS)).json()["experiments"][0]):
         assert {name: found[name] for name in GIVEN} == GIVEN
     folder = (await world.commands.entry(id_)).folder
-    assert read_labels(folder.path).tags == ("paper", "gpu"), "an index made anew has them again"
+    assert read_labels(folder.path).tags == ("paper", "gpu"), "a rebuilt index has them again"
     entry = await asyncio.to_thread(index.read_folder, folder)
     assert entry.labels.is_archived and entry.labels.notes == "more data\nagain"
 

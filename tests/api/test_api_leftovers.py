@@ -74,7 +74,7 @@ async def noted(world: World) -> list[tuple[str, str, tuple[str, ...]]]:
     return [(row.experiment_id, row.service, row.job_names) for row in rows]
 
 
-async def test_a_stop_says_what_may_still_run(api: httpx.AsyncClient, world: World) -> None:
+async def test_stop_names_trials_that_may_still_run(api: httpx.AsyncClient, world: World) -> None:
     id_, job = await stopped_while_away(api, world)
     (warning,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
     assert warning["code"] == "MAY_STILL_RUN"
@@ -174,7 +174,7 @@ async def test_experiment_without_a_known_service_is_deleted(api: httpx.AsyncCli
 
 
 @pytest.mark.parametrize("was_tried", [True, False])
-async def test_experiment_whose_database_is_no_file_is_cleaned_by_id(
+async def test_experiment_with_invalid_database_is_cleaned_by_id(
     api: httpx.AsyncClient, world: World, was_tried: bool
 ) -> None:
     folder = await world.add("broken")
@@ -215,7 +215,7 @@ async def test_leftovers_end_when_a_connection_in_use_is_back(api: httpx.AsyncCl
     assert Cleaned.cleaned == [(id_, "local", (job,))] and await noted(world) == []
 
 
-async def test_leftovers_of_a_deleted_experiment_keep_the_daemon_for_a_day(world: World) -> None:
+async def test_leftovers_of_deleted_experiment_keep_daemon_a_day(world: World) -> None:
     later = leftovers.Leftovers(world.supervisor.index, Connections(), world.data)
     day_ms = 24 * 3600 * 1000
     assert not later.may_run(1)
@@ -225,7 +225,7 @@ async def test_leftovers_of_a_deleted_experiment_keep_the_daemon_for_a_day(world
     assert not later.may_run(2)
 
 
-async def test_rest_of_a_deleted_experiment_is_removed_while_the_daemon_runs(
+async def test_rest_of_deleted_experiment_is_removed_at_run_time(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = await undeletable(api, world, monkeypatch)
@@ -249,7 +249,7 @@ async def test_experiment_restored_after_its_deletion_stays(
 
 
 async def undeletable(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    """The folder of a deleted experiment, of which the first removal leaves everything."""
+    """The folder of a deleted experiment whose first removal leaves everything."""
     monkeypatch.setattr(half_deleted, "_WAITS_S", (0.05,))
     folder = await world.add("mine")
     removed = Folder.remove

@@ -85,9 +85,7 @@ async def test_unknown_query_parameter_is_refused(api: httpx.AsyncClient, world:
 async def test_refusal_names_known_parameters(api: httpx.AsyncClient, world: World) -> None:
     await world.add("first")
     error = (await api.get(f"{EXPERIMENTS}/first/trials?state=DONE")).json()["error"]
-    assert error == (
-        f"state: {EXPERIMENTS}/first/trials has no such query parameter; there are limit, offset, order, status"
-    )
+    assert error == (f"state: unknown query parameter of {EXPERIMENTS}/first/trials; use limit, offset, order, status")
     assert (await api.post(f"{EXPERIMENTS}/stop?now=1")).status_code == 400
 
 

@@ -85,4 +85,4 @@ async def test_malformed_record_is_refused(api: httpx.AsyncClient, world: World,
 async def test_experiment_without_a_record_says_so(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await api.get(f"{EXPERIMENTS}/seeded/provenance")
-    assert answer.status_code == 404 and "nothing was recorded" in answer.json()["error"]
+    assert answer.status_code == 404 and "has no record of its code" in answer.json()["error"]

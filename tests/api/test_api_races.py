@@ -147,9 +147,7 @@ async def test_a_folder_that_nni_works_on_is_not_removed(world: World, api: http
     assert not folder.path.exists()
 
 
-async def test_a_stopped_folder_that_the_index_calls_open_is_closed_again(
-    world: World, listener: FakeEndpoints
-) -> None:
+async def test_stopped_folder_listed_as_open_is_closed_again(world: World, listener: FakeEndpoints) -> None:
     """As left by a daemon that was killed during `resume`."""
     folder = await world.add("half")
     entry = replace(await world.commands.entry("half"), status=ExperimentStatus.RUNNING, is_open=True)

@@ -74,7 +74,7 @@ async def test_resume_retries_the_service_at_once(
 
 
 @pytest.mark.usefixtures("acted")
-async def test_a_service_that_comes_back_is_told_at_once(api: httpx.AsyncClient, world: World) -> None:
+async def test_returning_service_is_reported_at_once(api: httpx.AsyncClient, world: World) -> None:
     Acted.trouble["local"] = PlatformUnavailable("no route to host")
     id_ = await create(api, world)
     await shown(api, id_, lambda one: by_name(one)["local"]["status"] == "away", 2)

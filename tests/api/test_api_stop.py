@@ -58,7 +58,7 @@ async def test_stop_of_an_experiment_with_a_newer_schema_is_refused(
     assert (await world.commands.entry("broken")).status is ExperimentStatus.STOPPED
 
 
-async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
+async def test_stop_with_failing_loop_reports_error(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, ended: list[str]
 ) -> None:
     folder = await world.add("faulty")
@@ -82,7 +82,7 @@ async def test_stop_of_an_experiment_whose_loop_fails_tells_the_fault(
     assert stored(folder).status is ExperimentStatus.RUNNING
 
 
-async def test_stop_that_cannot_be_stored_says_what_becomes_of_the_trials(
+async def test_unstorable_stop_reports_state_of_trials(
     world: World, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.add("full")

@@ -184,7 +184,7 @@ async def test_the_token_of_another_attempt(world: RunnerWorld, application: ASG
     other = await world.add_trial()
     token = world.reports.tokens.token(other.job_name)
     answer = await Runner(world, application, world.runner, token).any(route)
-    assert (answer.status_code, answer.json()) == (403, {"error": "this token is not the one of this attempt"})
+    assert (answer.status_code, answer.json()) == (403, {"error": "this token belongs to another attempt"})
     later = RunnerIdentity(experiment_id=world.id, trial_id=world.runner.trial_id, attempt=2)
     answer = await Runner(world, application, later, world.reports.tokens.token(world.runner.job_name)).any(route)
     assert answer.status_code == 403
@@ -300,7 +300,7 @@ async def test_a_version_that_does_not_fit(runner: Runner, route: str) -> None:
 )
 async def test_invalid_field_is_named(runner: Runner, route: str, body: object, field: str) -> None:
     await runner.post("version")
-    text = json.dumps(body)  # escapes what is no text
+    text = json.dumps(body)  # escapes lone surrogates
     answer = await runner.client.post(route, content=text)
     assert answer.status_code == 400, answer.text
     assert field in answer.json()["error"] and "\n" not in answer.json()["error"]
@@ -309,7 +309,7 @@ async def test_invalid_field_is_named(runner: Runner, route: str, body: object, 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b'{"start": ' + b"9" * 5000 + b"}"])
 async def test_invalid_json(runner: Runner, content: bytes) -> None:
     answer = await runner.client.post("metrics", content=content)
-    assert (answer.status_code, answer.json()) == (400, {"error": "the body is no JSON"})
+    assert (answer.status_code, answer.json()) == (400, {"error": "the body is not JSON"})
 
 
 async def test_invalid_outbox_name_is_not_waited_for(runner: Runner, world: RunnerWorld) -> None:
@@ -378,7 +378,7 @@ async def test_a_command_that_the_runner_could_not_start(runner: Runner, world: 
     assert (attempt["givenUp"], attempt["runnerExit"]["exitCode"]) == ("PLATFORM", 126)
 
 
-async def test_logs_are_taken_when_the_end_is_told(runner: Runner, world: RunnerWorld) -> None:
+async def test_logs_are_read_at_reported_end(runner: Runner, world: RunnerWorld) -> None:
     await runner.post("version")
     await runner.post("status", EXIT_0)
     await world.ended()
@@ -419,7 +419,7 @@ async def test_a_body_that_is_too_large(runner: Runner, is_chunked: bool) -> Non
     answer = await runner.client.post("metrics", content=pieces(), headers=headers)
     assert (answer.status_code, answer.json()) == (
         413,
-        {"error": "the body is larger than the 9 MB that are taken; send less"},
+        {"error": "the body is larger than the limit of 9 MB; send less"},
     )
     assert sent <= BODY_LIMIT + 64 * 1024 if is_chunked else sent == 0, "no more was read"
 

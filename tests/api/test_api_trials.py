@@ -162,7 +162,7 @@ async def test_parameters_that_cannot_be_used_are_refused(
     assert ("content type" in answer.json()["error"]) is not bool(body), "which is right"
 
 
-async def test_a_form_of_another_site_is_no_json(api: httpx.AsyncClient, world: World) -> None:
+async def test_form_of_another_site_is_not_json(api: httpx.AsyncClient, world: World) -> None:
     """Browsers let any page send text/plain."""
     id_ = (await api.post("/api/v1/experiments", json=world.config())).json()["id"]
     headers = {"Content-Type": "text/plain"}

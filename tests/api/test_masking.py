@@ -55,7 +55,7 @@ def test_a_secret_is_covered_in_every_section(name: str, value: Any) -> None:
         ("token", None),
     ],
 )
-def test_an_argument_that_is_no_secret_is_shown(name: str, value: object) -> None:
+def test_argument_without_secret_is_shown(name: str, value: object) -> None:
     section = {"name": "Mine", "classArgs": {name: value, "deep": [{name: value}]}}
     config = {"tuner": section, "assessor": section, "advisor": section}
     assert mask(config) == config

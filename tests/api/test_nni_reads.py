@@ -189,7 +189,7 @@ async def test_files_of_a_trial(nni: httpx.AsyncClient, name: str, kind: str, bo
     assert (answer.status_code, answer.headers["content-type"], answer.text) == (200, kind, body)
 
 
-async def test_logs_stand_beside_the_api(api: httpx.AsyncClient, world: World) -> None:
+async def test_logs_are_next_to_the_api(api: httpx.AsyncClient, world: World) -> None:
     await world.add("seeded")
     answer = await api.get("/experiments/seeded/logs/nnimanager.log")
     assert (answer.status_code, answer.text) == (200, "one\ntwo\n")

@@ -72,7 +72,7 @@ async def test_a_change_is_seen_at_once(api: httpx.AsyncClient, world: World) ->
     assert (await api.get(path(id_))).json()["status"] == "STOPPED"
 
 
-async def test_a_hold_that_ends_by_itself_is_no_error(api: httpx.AsyncClient, world: World) -> None:
+async def test_temporary_hold_is_not_an_error(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     experiment = world.commands.at_work(id_)
     assert experiment is not None
@@ -98,7 +98,7 @@ async def test_done_ends_when_a_limit_is_raised(api: httpx.AsyncClient, world: W
     assert (await api.get(path(id_))).json()["status"] != "DONE"
 
 
-async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
+async def test_turn_with_old_limit_respects_new_limit(
     api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was queued behind the change, and found that all ten trials were made."""
@@ -118,15 +118,13 @@ async def test_a_turn_by_the_old_limit_does_not_end_what_has_a_new_one(
     assert (await api.get(path(id_))).json()["status"] == "RUNNING"
 
 
-async def test_a_view_that_cannot_be_opened_is_named_though_nothing_else_changed(
-    api: httpx.AsyncClient, world: World
-) -> None:
+async def test_failed_view_is_reported_without_other_change(api: httpx.AsyncClient, world: World) -> None:
     id_ = await created(api, world)
     await api.get(path(id_))
     endpoints = world.supervisor.shared.endpoints
     assert isinstance(endpoints, FakeEndpoints)
     problems = endpoints.problems
-    problems[id_] = "its endpoint cannot be opened again: port 8080 is in use"
+    problems[id_] = "its endpoint cannot be reopened: port 8080 is in use"
     assert (await api.get(path(id_))).json()["errors"] == [problems[id_]]
     del problems[id_]
     assert (await api.get(path(id_))).json()["errors"] == []

@@ -114,7 +114,7 @@ async def test_stop_of_the_experiment_ends_them(api: httpx.AsyncClient, boards: 
     await gone(processes)
 
 
-async def test_one_without_a_browser_ends(
+async def test_tensorboard_without_browser_ends(
     api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, idle = await start(api, "good1"), await start(api, "nannn")
@@ -205,7 +205,7 @@ async def test_port_of_a_program_that_has_ended_since_costs_nothing(
     assert (tmp_path / "bin" / "taken").exists()
 
 
-async def test_missing_program_is_told(
+async def test_missing_program_is_reported(
     api: httpx.AsyncClient, boards: TensorBoards, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -246,7 +246,7 @@ async def test_folder_of_another_user_names_no_program(
     assert not ran.exists()
 
 
-async def test_last_words_of_a_broken_program_are_told(
+async def test_last_line_of_broken_program_is_reported(
     api: httpx.AsyncClient, boards: TensorBoards, tmp_path: Path
 ) -> None:
     install(tmp_path / "bin", BROKEN)
@@ -265,7 +265,7 @@ async def test_other_trials_are_refused(
     assert (await api.post(API, json=body)).status_code == status
 
 
-async def test_files_elsewhere_are_told(api: httpx.AsyncClient, boards: TensorBoards, world: World) -> None:
+async def test_files_on_other_machines_are_reported(api: httpx.AsyncClient, boards: TensorBoards, world: World) -> None:
     await world.add("remote", trainingService={"platform": "remote", "machineList": [{"host": "box", "user": "me"}]})
     answer = await api.post("/api/v1/experiments/remote/tensorboards", json={"trials": ["good1"]})
     assert answer.status_code == 400 and "nnictl trial download remote -T good1" in answer.json()["error"]

@@ -56,10 +56,10 @@ def locked(path: Path, pid: int = 4242) -> Iterator[None]:
     [
         ("from nni.tools.nnictl.nnictl import parse_args", "belongs to NNI itself"),
         ("from nni_manager.cli.main import nnictl", "belongs to another installation of this program"),
-        ("echo hello", "belongs to something else"),
+        ("echo hello", "belongs to another program"),
     ],
 )
-def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> None:
+def test_other_nnictl_first_on_path_is_reported(tmp_path: Path, line: str, words: str) -> None:
     script = tmp_path / "nnictl"
     script.write_text(f"#!/usr/bin/python3\n{line}\n")
     script.chmod(0o755)
@@ -67,7 +67,7 @@ def test_another_nnictl_comes_first(tmp_path: Path, line: str, words: str) -> No
     assert found.verdict is CheckOutcome.WARN and f"({script}) {words}" in found.sentence and found.advice
 
 
-def test_our_nnictl_or_none(tmp_path: Path) -> None:
+def test_nnictl_is_ours_or_missing(tmp_path: Path) -> None:
     here = Path(sys.executable).parent
     (found,) = installation.look_at_command({"PATH": f"{tmp_path}:{here}"})
     assert found.verdict is CheckOutcome.OK and str(here / "nnictl") in found.sentence
@@ -80,7 +80,7 @@ def test_our_nnictl_or_none(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_to_be_made(tmp_path: Path) -> None:
     found = by_check(data_directory.look(tmp_path / "some" / "where", 1024))
-    assert found["data directory"].verdict is CheckOutcome.OK and "will be made" in found["data directory"].sentence
+    assert found["data directory"].verdict is CheckOutcome.OK and "will be created" in found["data directory"].sentence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -101,7 +101,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
 def test_a_file_above_its_place(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     (found,) = data_directory.look(tmp_path / "data" / "some" / "where", 1024)
-    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'data'} is no folder" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'data'} is not a folder" in found.sentence
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,10 +166,10 @@ def test_a_daemon_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert found.verdict is CheckOutcome.WARN and "0.1.0" in found.sentence and __version__ in found.sentence
     known["version"] = __version__
     (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
-    assert found.verdict is CheckOutcome.OK and "knows 2 experiments, closed ones included" in found.sentence
+    assert found.verdict is CheckOutcome.OK and "knows 2 experiments, including closed ones" in found.sentence
     known["experiments"] = 1
     (found,) = daemon_and_keeper.look_at_daemon(tmp_path)
-    assert "knows 1 experiment, closed ones included" in found.sentence
+    assert "knows 1 experiment, including closed ones" in found.sentence
 
 
 # Ports
@@ -206,8 +206,8 @@ def test_one_port_for_two_listeners(tmp_path: Path) -> None:
 
 def test_any_port(tmp_path: Path) -> None:
     found = by_check(ports.look(Settings(data_dir=tmp_path, port=0)))
-    assert found["service port"].sentence == "any free one on 127.0.0.1"
-    assert found["trial port"].sentence == "any free one on 0.0.0.0"
+    assert found["service port"].sentence == "any free port on 127.0.0.1"
+    assert found["trial port"].sentence == "any free port on 0.0.0.0"
 
 
 def test_an_address_that_is_not_ours(tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ def test_keeper_without_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert (
             trials.verdict is CheckOutcome.FAIL
             and "process 4242" in trials.sentence
-            and "not answer" in trials.sentence
+            and "does not respond" in trials.sentence
         )
         with locked(tmp_path / "daemon.lock"):
             assert len(list(keeper_look.look_at_keeper(tmp_path))) == 1
@@ -354,14 +354,14 @@ def test_a_config_that_is_not_there(tmp_path: Path) -> None:
     assert found.verdict is CheckOutcome.FAIL
 
 
-def test_a_config_whose_experiments_have_no_place(tmp_path: Path) -> None:
+def test_config_without_working_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "experiment.yml").write_text(
         "trialCommand: 'true'\ntrialConcurrency: 1\ntuner: {name: Random}\nexperimentWorkingDirectory: file/sub\n"
         "searchSpace: {x: {_type: uniform, _value: [0, 1]}}\ntrainingService: {platform: local}\n"
     )
     (found,) = config_file.look(tmp_path / "experiment.yml", tmp_path / "data")
-    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'file'} is no folder" in found.sentence
+    assert found.verdict is CheckOutcome.FAIL and f"{tmp_path / 'file'} is not a folder" in found.sentence
     assert "experiment.yml:4: experimentWorkingDirectory" in found.sentence
 
 

@@ -117,7 +117,7 @@ def test_files_and_folders_that_others_write(tmp_path: Path) -> None:
     )
     path.chmod(0o662)
     sentences = "\n".join(of_file(path))
-    for words in (f"others may write {path}", f"others may write {code}", f"replace what lies in {point}"):
+    for words in (f"others may write {path}", f"others may write {code}", f"replace files in {point}"):
         assert words in sentences
     path.chmod(0o600)
     code.chmod(0o1777)
@@ -139,7 +139,7 @@ def test_files_and_folders_that_others_write(tmp_path: Path) -> None:
     ],
     ids=["dlts", "nfs", "pvc"],
 )
-def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -> None:
+def test_storage_writable_by_others_is_reported(tmp_path: Path, section: str) -> None:
     point = tmp_path / "storage"
     (point / "nni").mkdir(parents=True)
     for folder in (point, point / "nni"):
@@ -150,7 +150,7 @@ def test_storage_of_containers_that_others_write(tmp_path: Path, section: str) -
     reading = experiment_file.read_file(path, environment={"P": "s3cret"})
     found = [one.sentence for one in data_directory.look_at_file(path, reading.spec, reading.secrets)]
     for folder, sentence in zip((point, point / "nni"), found, strict=True):
-        assert f"every user may replace what lies in {folder}:" in sentence
+        assert f"every user may replace files in {folder}," in sentence
     for folder in (point, point / "nni"):
         folder.chmod(0o1777)
     assert list(data_directory.look_at_file(path, reading.spec, reading.secrets)) == []

@@ -139,7 +139,7 @@ async def test_no_endpoint_port_needed_with_a_service(tmp_path: Path) -> None:
 async def test_no_endpoint_with_no_listen(tmp_path: Path) -> None:
     async with opened(tmp_path, allowed=False) as (endpoints, listeners):
         assert await endpoints.open("one", EndpointWish()) is None
-        with pytest.raises(Conflict, match="started with --no-listen and opens no port: start it without"):
+        with pytest.raises(Conflict, match="started with --no-listen and opens no port; start it without"):
             await endpoints.open("one", EndpointWish(port=0))
         assert listeners.open == ()
 
@@ -181,7 +181,7 @@ async def test_another_prefix_or_port_takes_the_place_of_the_first(tmp_path: Pat
         assert (await answer_at(f"http://127.0.0.1:{first.port}/")).status_code == 404
         with listening() as port, pytest.raises(AlreadyOwned):
             await endpoints.open("one", EndpointWish(port=port))
-        assert (await answer_at(endpoints.url(same))).status_code == 200, "the old one is kept when there is no new one"
+        assert (await answer_at(endpoints.url(same))).status_code == 200, "the old one is kept without a new one"
         other = await endpoints.open("one", EndpointWish(port=0))
         assert other is not None and [listener.port for listener in listeners.open] == [other.port] != [first.port]
 
@@ -206,7 +206,7 @@ async def test_a_recorded_port_that_is_busy_is_named_and_tried_again(
             endpoints.restore("one", Endpoint(port=port))
             await endpoints.tried()
             assert endpoints.problem("one").startswith(
-                f"its endpoint cannot be opened again: port {port} is in use by process"
+                f"its endpoint cannot be reopened: port {port} is in use by process"
             )
             assert endpoints.problem("one").endswith("; it is tried again") and listeners.open == ()
         async with asyncio.timeout(20):

@@ -189,7 +189,7 @@ async def served(application: ASGIApp) -> AsyncIterator[tuple[Listeners, Client]
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 900\r\n\r\na", b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n"])
-async def test_a_refusal_ends_the_connection_whose_body_it_did_not_read(framing: bytes) -> None:
+async def test_refusal_with_unread_body_ends_connection(framing: bytes) -> None:
     async with served(refuse) as (listeners, client):
         await client.send(POST + framing)
         answer = await client.answer()
@@ -330,7 +330,7 @@ async def test_invalid_http_is_logged_once_outside_experiment_logs(
         client.writer.close()
     await listeners.close()
     found = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert [record.getMessage() for record in found] == ["a client sent something that is no HTTP"]
+    assert [record.getMessage() for record in found] == ["a client sent invalid HTTP"]
     assert said_by and set(said_by) == {""}
 
 
@@ -341,8 +341,8 @@ def test_rate_limited_warning_has_a_count(caplog: pytest.LogCaptureFixture) -> N
         sparing.warning("it rains")
     assert [record.getMessage() for record in caplog.records] == [
         "it rains",
-        "it rains (and 2 times more since that was said last)",
-        "it rains (and 1 times more since that was said last)",
+        "it rains (and 2 more since the last such line)",
+        "it rains (and 1 more since the last such line)",
     ]
 
 
@@ -406,7 +406,7 @@ async def test_an_offer_of_another_protocol_loses_no_body(
 @pytest.mark.parametrize("step", [1, 10_000])
 @pytest.mark.parametrize(("sent", "body"), BODIES)
 @pytest.mark.parametrize("tokens", [b"upgrade, close", b"close, Upgrade"])
-async def test_an_offer_in_the_last_request_of_a_connection_is_answered(
+async def test_upgrade_offer_in_last_request_is_answered(
     client: Client, sent: bytes, body: bytes, tokens: bytes, step: int
 ) -> None:
     await _in_pieces(client, POST + b"Connection: " + tokens + b"\r\nUpgrade: h2c\r\n" + sent, step)
@@ -530,7 +530,7 @@ async def test_a_head_whose_body_takes_its_time_goes_alone() -> None:
         assert await client.reader.readexactly(2) == b"ab"
 
 
-async def test_a_runner_keeps_its_connection_from_one_heartbeat_to_the_next() -> None:
+async def test_runner_connection_survives_heartbeat_interval() -> None:
     listeners = Listeners(body_and_all)
     reserved = reserve("127.0.0.1", 0)
     await listeners.open_port("trials", reserved, body_and_all)

@@ -48,7 +48,7 @@ def test_moved_directory_keeps_its_identity(data: Path, tmp_path: Path) -> None:
     assert identity.of(elsewhere) == name
 
 
-def test_another_path_to_it_is_no_copy(data: Path, tmp_path: Path) -> None:
+def test_other_path_to_it_is_not_a_copy(data: Path, tmp_path: Path) -> None:
     name = identity.of(data)
     (tmp_path / "link").symlink_to(data)
     assert identity.of(tmp_path / "link") == name

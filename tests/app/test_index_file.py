@@ -64,7 +64,7 @@ def test_existing_index_is_not_made_again(data: Path) -> None:
     assert listed(index_file.prepare(data)) == ["a", "c"]
 
 
-def test_an_empty_file_is_none(data: Path) -> None:
+def test_empty_file_is_ignored(data: Path) -> None:
     (data / "index.sqlite").touch()
     assert listed(index_file.prepare(data)) == ["a", "b", "c"]
 

@@ -120,7 +120,7 @@ async def test_a_stream_that_does_not_end_is_ended() -> None:
         assert stream.was_cancelled
 
 
-async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_pending_request_is_undone_and_answered_at_end(caplog: pytest.LogCaptureFixture) -> None:
     begun, undone = asyncio.Event(), asyncio.Event()
 
     async def works(scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,7 +140,7 @@ async def test_a_request_under_way_is_undone_and_answered_before_the_end(caplog:
         await listeners.close()
         assert undone.is_set(), "the stores are closed next"
         answer = await asking
-    assert (answer.status_code, "told to end" in answer.json()["error"]) == (503, True)
+    assert (answer.status_code, "the daemon ended during" in answer.json()["error"]) == (503, True)
     assert caplog.text == ""
 
 

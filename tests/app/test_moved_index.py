@@ -34,7 +34,7 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def test_moved_experiments_go_on_in_the_new_place(data: Path, tmp_path: Path) -> None:
+def test_moved_experiments_continue_in_new_place(data: Path, tmp_path: Path) -> None:
     moved = data.rename(tmp_path / "moved")
     found = _found(index_file.prepare(moved))
     assert found["open1"] == (moved / "open1", ExperimentStatus.RUNNING, True, 8080)
@@ -44,7 +44,7 @@ def test_moved_experiments_go_on_in_the_new_place(data: Path, tmp_path: Path) ->
     assert _found(index_file.prepare(moved)) == found
 
 
-def test_a_copy_never_speaks_of_the_original_and_does_not_begin_to_work(data: Path, tmp_path: Path) -> None:
+def test_copy_ignores_original_and_starts_nothing(data: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(data, tmp_path / "copy"))
     found = _found(index_file.prepare(copy))
     assert found["open1"] == (copy / "open1", ExperimentStatus.STOPPED, False, None)
@@ -53,7 +53,7 @@ def test_a_copy_never_speaks_of_the_original_and_does_not_begin_to_work(data: Pa
     assert _found(index_file.prepare(data))["open1"][0] == data / "open1"
 
 
-def test_an_index_that_was_taken_elsewhere_alone_still_speaks_of_the_old_place(data: Path, tmp_path: Path) -> None:
+def test_index_moved_alone_names_the_old_place(data: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(data / index.FILE, alone)

@@ -52,7 +52,7 @@ async def test_own_process_is_known(way: str, family: int, host: str) -> None:
         assert await _uid(ours) == os.geteuid()
 
 
-async def test_a_client_whose_socket_is_of_both_families_is_known(way: str) -> None:
+async def test_client_on_dual_stack_socket_is_known(way: str) -> None:
     """As Java's and Go's are."""
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket(socket.AF_INET6) as client:
         client.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -113,7 +113,7 @@ async def test_ended_connection_has_no_user() -> None:
 
 
 @pytest.mark.machines
-async def test_another_user_is_told_apart(way: str) -> None:
+async def test_another_user_is_distinguished(way: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         host, port = listening.getsockname()
         program = f"socket.create_connection(({host!r}, {port})).recv(1)"

@@ -34,7 +34,7 @@ def test_a_busy_port_names_its_process() -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
 def test_an_address_that_is_not_ours(host: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"{host}:0 cannot be listened on \(.+\); choose another with --host"):
+    with pytest.raises(InvalidInput, match=rf"cannot listen on {host}:0 \(.+\); choose another with --host"):
         reserve(host, 0)
 
 
@@ -64,19 +64,19 @@ async def test_cancelled_reservation_releases_the_port() -> None:
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        ({"read_token": "r" * 16}, "set NNI_MANAGER_TOKEN"),
-        ({"token": "t" * 16, "read_token": "t" * 16}, "the same"),
+        ({"read_token": "r" * 16}, "NNI_MANAGER_TOKEN"),
+        ({"token": "t" * 16, "read_token": "t" * 16}, "are equal"),
     ],
 )
-def test_a_token_for_reading_opens_nothing_else(tokens: dict[str, str], words: str) -> None:
+def test_read_token_requires_a_full_token(tokens: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         check_read_token(Settings(data_dir=Path("/d"), **tokens))  # type: ignore[arg-type]
     check_read_token(Settings(data_dir=Path("/d"), token="t" * 16, read_token="r" * 16))
 
 
-def test_a_short_token_for_reading_is_refused_where_others_reach_it() -> None:
+def test_short_read_token_is_refused_on_exposed_host() -> None:
     settings = Settings(data_dir=Path("/d"), host="0.0.0.0", token="t" * 16, read_token="r" * 15)
-    with pytest.raises(InvalidInput, match="the readToken is so short"):
+    with pytest.raises(InvalidInput, match="the readToken is too short"):
         check_exposure(settings)
 
 
@@ -86,7 +86,7 @@ def test_a_short_token_for_reading_is_refused_where_others_reach_it() -> None:
 )
 def test_a_short_token_is_refused_on_loopback(host: str, name: str, tokens: dict[str, str]) -> None:
     """With a token the check of the connection's user is off, so every user of the machine may guess it."""
-    with pytest.raises(InvalidInput, match=f"--host {host} can be reached by all users .*the {name} is so short"):
+    with pytest.raises(InvalidInput, match=f"--host {host} can be reached by all users .*the {name} is too short"):
         check_exposure(Settings(data_dir=Path("/d"), host=host, **tokens))  # type: ignore[arg-type]
     check_exposure(Settings(data_dir=Path("/d"), host=host, token="t" * 16))
     check_exposure(Settings(data_dir=Path("/d"), host=host))

@@ -169,7 +169,7 @@ async def test_entry_always_has_a_process(ours: Ours) -> None:
         assert (await ours.until(lambda file: "abc" in file))["abc"]["pid"] == os.getpid()
 
 
-async def test_one_that_is_not_open_yet_has_no_process(ours: Ours) -> None:
+async def test_unopened_experiment_has_no_process(ours: Ours) -> None:
     """NNI's `stop` ends the process that is listed, which must not be the daemon's."""
     ours.opening.add("abc")
     async with ours.running():

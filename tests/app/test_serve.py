@@ -64,12 +64,12 @@ def test_settings_that_cannot_be_used(manager: CommandLine) -> None:
 
 
 @pytest.mark.acceptance
-def test_the_next_daemon_says_which_address_is_gone(manager: CommandLine) -> None:
+def test_next_daemon_names_lost_address(manager: CommandLine) -> None:
     (port,) = _free_ports(1)
     manager.serve("--port", str(port)).kill()
     killed = manager.run("create", "--config", manager.config(trialCommand="exec sleep 1000"))
     again = f"`nni-manager serve --data-dir {manager.data} --host 127.0.0.1 --port {port}` opens it again"
-    words = f"nothing listens at http://127.0.0.1:{port} any more: the daemon that did was killed; {again}"
+    words = f"the service at http://127.0.0.1:{port} is gone, because its daemon was killed; {again}"
     assert killed.returncode == 0 and f"warning: {words}\n" in killed.stderr
     assert words in manager.log()
     assert manager.serve("--port", str(port)).terminate() == 0

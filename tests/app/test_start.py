@@ -29,7 +29,7 @@ NOT_YET = {
     "nni_manager.platforms",
     "nni_manager.tuners.optuna_tpe",
 }
-#: `serve`; what was imported when it said `ready` is written beside the data directory.
+#: `serve`; what was imported when it said `ready` is written next to the data directory.
 _PROGRAM = """
 import sys
 from pathlib import Path

@@ -47,7 +47,7 @@ def test_a_daemon_that_is_to_stay_takes_over(manager: CommandLine) -> None:
     told = manager.run("stop", program="nni-manager").stdout
     assert told.splitlines() == [
         f"The daemon, process {after['pid']}, has ended.",
-        f"Open experiments, whose trials go on: {id_}; the next daemon takes them up.",
+        f"Trials of open experiments keep running: {id_}. The next daemon continues them.",
     ]
     assert manager.run("stop", program="nni-manager").stdout == f"no daemon runs for {manager.data}.\n"
     assert running_trials(manager, id_) == trials
@@ -62,7 +62,7 @@ def test_no_daemon_to_take_over_starts_none(manager: CommandLine) -> None:
     assert json.loads(manager.good("experiment", "list", "--all", "--json")) == []
     for words in (("trial", "ls"), ("experiment", "show", "abc"), ("log", "stdout"), ("top",)):
         code, line = manager.bad(*words)
-        assert code == 1 and line.startswith(f"nnictl: there is no experiment in {manager.data}; "), words
+        assert code == 1 and line.startswith(f"nnictl: there are no experiments in {manager.data}; "), words
     code, line = manager.bad("status", program="nni-manager")
     assert code == 1 and line.startswith(f"nni-manager: no daemon runs for {manager.data}; ")
     assert not manager.data.exists()

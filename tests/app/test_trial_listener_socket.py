@@ -174,12 +174,12 @@ async def test_a_stored_port_that_is_busy_says_what_helps(tmp_path: Path, chosen
             with pytest.raises(PlatformUnavailable) as refusal:
                 await listener.open("exp1")
     assert str(refusal.value).endswith(
-        f"port {port} is in use by process {os.getpid()} ({psutil.Process().name()}), and jobs that run report there;"
-        " end that process, or start the daemon with another --trial-port, which those jobs will not find"
+        f"port {port} is in use by process {os.getpid()} ({psutil.Process().name()}), but running jobs report there;"
+        " end that process, or start the daemon with another --trial-port, which those jobs cannot find"
     )
 
 
-async def test_a_port_that_could_not_be_had_is_forgotten_with_its_last_user(tmp_path: Path) -> None:
+async def test_unavailable_port_is_forgotten_with_last_user(tmp_path: Path) -> None:
     with listening() as port:
         store(tmp_path, port, "exp1")
         async with opened(tmp_path, at_work=["exp1", "exp2"]) as (listener, _):
@@ -203,7 +203,7 @@ async def test_default_port(tmp_path: Path) -> None:
         assert port_of(listener) == port
 
 
-async def test_default_port_beside_a_view(tmp_path: Path) -> None:
+async def test_default_port_with_an_open_view(tmp_path: Path) -> None:
     with listening() as port:
         pass
     listeners = Listeners(Says("service"))
@@ -225,7 +225,7 @@ async def test_busy_default_port_is_replaced_with_a_warning(tmp_path: Path) -> N
             assert moved != port
             for id_ in ("exp1", "exp2"):
                 ((code, message),) = [(one.code, one.message) for one in warnings.of(id_)]
-                assert code == "TRIAL_PORT_MOVED" and f"is on port {moved} and not on {port}" in message
+                assert code == "TRIAL_PORT_MOVED" and f"is on port {moved} instead of {port}" in message
             await listener.close("exp2")
             assert warnings.of("exp2") == ()
     later = DaemonWarnings()
@@ -287,7 +287,7 @@ async def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     "text",
     ["", "{}", "[]", '{"port": null, "experiments": 3}', '{"port": "8081"}', '{"port": 0}', '{"port": 70000}', "\x00"],
 )
-async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
+async def test_stored_invalid_address(tmp_path: Path, text: str) -> None:
     (tmp_path / "trial-listener.json").write_text(text)
     async with opened(tmp_path) as (listener, _):
         await listener.open("exp1")
@@ -300,7 +300,7 @@ async def test_a_stored_address_that_is_none(tmp_path: Path, text: str) -> None:
 
 async def test_no_listen(tmp_path: Path) -> None:
     async with opened(tmp_path, allowed=False) as (listener, listeners):
-        with pytest.raises(PlatformUnavailable, match="started with --no-listen: start it without"):
+        with pytest.raises(PlatformUnavailable, match="started with --no-listen; start it without"):
             await listener.open("exp1")
         assert listeners.open == ()
 
@@ -344,7 +344,7 @@ async def test_an_opening_that_is_cut_off_leaves_no_port(tmp_path: Path) -> None
         ("0.0.0.0", "", "203.0.113.9"),
     ],
 )
-async def test_the_address_runners_are_told(
+async def test_address_for_runners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, manager_ip: str, expected: str
 ) -> None:
     monkeypatch.setattr(trial_listener, "_own_address", lambda elsewhere: "203.0.113.9")

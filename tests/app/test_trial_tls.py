@@ -121,17 +121,17 @@ def look(tmp_path: Path, **settings: str) -> CheckFinding:
     return found
 
 
-def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
+def test_doctor_names_certificate_problem(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     fresh = authority.issue("127.0.0.1", timedelta(days=99))
     assert look(tmp_path, **tls(*fresh, authority.file)).verdict is CheckOutcome.OK
     soon = look(tmp_path, **tls(*authority.issue("127.0.0.1"), authority.file))
-    assert (soon.verdict, "ends in 0 days" in soon.sentence) == (CheckOutcome.WARN, True)
+    assert (soon.verdict, "expires in 0 days" in soon.sentence) == (CheckOutcome.WARN, True)
     expired = look(tmp_path, **tls(*authority.issue("127.0.0.1", timedelta(minutes=-1)), authority.file))
     assert (expired.verdict, "has expired" in expired.sentence) == (CheckOutcome.FAIL, True)
     elsewhere = look(tmp_path, **tls(*authority.issue("192.0.2.9"), authority.file))
     assert (elsewhere.verdict, "IP address mismatch" in elsewhere.sentence) == (CheckOutcome.FAIL, True)
-    assert "good for 127.0.0.1 and today" in elsewhere.advice
+    assert "valid for 127.0.0.1 and today" in elsewhere.advice
     certificate, _ = authority.issue("127.0.0.1", name="one")
     _, key = authority.issue("127.0.0.1", name="other")
     assert "KEY_VALUES_MISMATCH" in look(tmp_path, **tls(certificate, key)).sentence.upper().replace(" ", "_")
@@ -140,5 +140,5 @@ def test_the_doctor_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 async def test_half_a_setting_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="belong together"):
+    with pytest.raises(InvalidInput, match="only one of trialTlsCertificate and trialTlsKey is set"):
         TrialListenerSocket(Settings(data_dir=tmp_path, trial_tls_key="key.pem"), DaemonWarnings(), allowed=True)

@@ -39,7 +39,7 @@ tried_algorithms.main("assessor", *sys.argv[1:])
 """
 
 
-def test_each_is_told_of_and_none_keeps_another_from_it() -> None:
+def test_each_finding_is_reported_independently() -> None:
     names = ["Crash", "Hang", "Leave", "Good", "Extra"]
     done = subprocess.run([sys.executable, "-c", _PROGRAM, *names], capture_output=True, text=True, check=True)
     told = [json.loads(line) for line in done.stdout.splitlines()]

@@ -75,14 +75,14 @@ async def place(tmp_path: Path, runtime: Path) -> AsyncIterator[Place]:
     assert names_in(place.runtime) == set()
 
 
-async def test_nothing_is_touched_while_all_is_there(place: Place) -> None:
+async def test_complete_state_is_not_touched(place: Place) -> None:
     before = [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)]
     await place.daemon_address.look()
     assert [os.stat(path).st_ino for path in (place.told(), place.data / POINTER_FILE)] == before
     assert await place.answers()
 
 
-async def test_a_file_that_cannot_be_written_at_the_start_is_written_later(
+async def test_unwritable_file_at_start_is_written_later(
     tmp_path: Path, runtime: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(tmp_path, runtime / "run")
@@ -140,7 +140,7 @@ async def test_unrestorable_address_is_logged_once(place: Place, caplog: pytest.
 
 
 @pytest.mark.parametrize("fate", ["deleted", "moved", "exchanged"])
-async def test_without_its_data_directory_it_ends_and_leaves_that_of_another(place: Place, fate: str) -> None:
+async def test_missing_data_directory_ends_daemon_and_keeps_others(place: Place, fate: str) -> None:
     elsewhere = place.data.with_name(f"{place.data.name}-elsewhere")
     await place.daemon_address.look()
     assert not place.homeless.is_set()

@@ -101,7 +101,7 @@ def test_long():
 def test_between(number):
     note("b")
 """
-#: The first two run beside each other; `broken` fails alone, too.
+#: The first two run in parallel; `broken` fails alone, too.
 UNSTEADY = """
 import os
 import pytest
@@ -154,7 +154,7 @@ def test_it(kept, number):
         os.kill(os.getppid(), signal.SIGINT)
     time.sleep(0.1)
 """
-#: Each notes that it ran; none is `alone`, and that is no fault.
+#: Each notes that it ran; none is `alone`, which is not an error.
 LONG = """
 import pytest
 from tests.thorough import besides
@@ -238,7 +238,7 @@ def test_module_fixture_is_started_once(tmp_path: Path) -> None:
     assert len(set((tmp_path / "marked").read_text().splitlines())) == 1
 
 
-def test_longest_tests_begin_first_beside_short_ones(tmp_path: Path) -> None:
+def test_longest_tests_begin_first_in_parallel(tmp_path: Path) -> None:
     assert "23 passed" in run(tmp_path, LONG_AND_SHORT, "--workers", "2")
     assert (tmp_path / "w0").read_text().startswith("s")
     assert (tmp_path / "w1").read_text().startswith("l")
@@ -309,7 +309,7 @@ def test_repeated_failure_fails_the_run_and_the_rest_runs(tmp_path: Path) -> Non
     assert (tmp_path / "alone").exists()
 
 
-def test_file_that_cannot_be_collected_fails_the_run_before_it_begins(tmp_path: Path) -> None:
+def test_uncollectable_file_fails_the_run_at_once(tmp_path: Path) -> None:
     """Two files of one name, say: by itself each is read well, so that running it again would hide the fault."""
     write(tmp_path, UNSTEADY)
     for folder in ("one", "other"):

@@ -48,7 +48,7 @@ def test_every_package_is_in_the_reading_order_and_on_the_page() -> None:
 
 
 @pytest.mark.unit
-def test_contracts_alone_say_what_a_package_may_import() -> None:
+def test_only_contracts_limit_imports() -> None:
     inits = [*(ROOT / "nni_manager").rglob("__init__.py"), *(ROOT / "trial_runner").rglob("__init__.py")]
     told = [str(path.relative_to(ROOT)) for path in inits if re.search(r"[Mm]ay import|Imports:", path.read_text())]
     assert len(inits) > 60 and told == []
@@ -69,7 +69,7 @@ def test_circle_is_found() -> None:
 
 def circle(imports: dict[str, set[str]]) -> list[str]:
     """The modules that are left when those that import none of the others are taken away, again and again, and so
-    with those that none of the others imports; empty: there is no circle."""
+    with those that none of the others imports; empty: no cycle."""
     left = dict(imports)
     while idle := {one for one, those in left.items() if not those & left.keys()}:
         left = {one: those for one, those in left.items() if one not in idle}

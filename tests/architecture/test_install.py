@@ -24,7 +24,7 @@ pytestmark = pytest.mark.acceptance
 
 
 class Index(http.server.ThreadingHTTPServer):
-    """An index of one package; notes who asks."""
+    """An index of one package; notes the clients."""
 
     def __init__(self, wheel: bytes) -> None:
         self.wheel = wheel

@@ -24,7 +24,7 @@ STAND_IN = ROOT / "trial_runner" / "stand_in"
 MODULES = sorted(path for package in ("nni_manager", "trial_runner") for path in (ROOT / package).rglob("*.py"))
 OURS = [path for path in MODULES if not path.is_relative_to(STAND_IN)]
 PACKAGES = [path for path in OURS if path.name == "__init__.py"]
-#: The package that those who write an adapter begin with a copy of.
+#: The package that authors of adapters copy.
 SAMPLE = sorted((ROOT / "tests" / "third_party").rglob("*.py"))
 MOST_LINES = 400
 #: A module has more lines than this; a third of them may be shorter.
@@ -178,7 +178,7 @@ def test_formatter_decides_everywhere() -> None:
     assert [name(path) for path in written if mark in path.read_text()] == []
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [name(path) for path in OURS if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 

@@ -41,7 +41,7 @@ IN_USERS_PYTHON = {
 }
 #: Imported where a program happens to have it.
 IN_PROGRAMS = {"pandas": "a table of trials", "rich": "a bar", "tqdm": "a bar"}
-#: What is imported below these, beside the packages of every installation: those of these extras. Platforms say theirs.
+#: Modules below these paths may import the packages of these extras, too. Platforms declare their own.
 WITH_EXTRAS = {
     "nni_manager/kubernetes": "kubernetes",
     "nni_manager/machines/ssh": "ssh",

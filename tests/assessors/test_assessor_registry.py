@@ -23,7 +23,10 @@ def test_medianstop_is_found_in_any_case() -> None:
         (AlgorithmSpec(name="Medianstopp"), "did you mean Medianstop"),
         (AlgorithmSpec(name="Curvefit"), "did you mean Curvefitting"),
         (AlgorithmSpec(name="Nothing"), "there is no assessor 'Nothing'"),
-        (AlgorithmSpec(name="Medianstop", class_args={"step": 1}), "classArgs.step: Medianstop has no such argument"),
+        (
+            AlgorithmSpec(name="Medianstop", class_args={"step": 1}),
+            "classArgs.step: Medianstop does not have this argument",
+        ),
     ],
 )
 def test_unusable_assessor_is_explained(spec: AlgorithmSpec, words: str) -> None:

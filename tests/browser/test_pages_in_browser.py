@@ -226,7 +226,7 @@ async def test_browser_logs_in_with_a_form(browser: Browser, world: World) -> No
             await page.get_by_label("Token of this daemon").fill(token)
             await page.get_by_role("button", name="Log in").click()
             if token == "wrong":
-                await expect(page.get_by_role("alert")).to_have_text("That is not the token.")
+                await expect(page.get_by_role("alert")).to_have_text("Wrong token.")
         await expect(page.get_by_role("heading", level=1)).to_contain_text("finished")
         assert page.url == f"{site}/experiments/finished?order=-final"
         await context.close()

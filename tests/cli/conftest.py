@@ -25,7 +25,7 @@ def nnictl(manager: FakeManager) -> Callable[..., Result]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A valid experiment file, beside its trial program."""
+    """A valid experiment file, next to its trial program."""
     path = tmp_path / "experiment.yml"
     path.write_text(CONFIG)
     (tmp_path / "trial.py").touch()

@@ -25,10 +25,10 @@ def test_an_option_may_be_cut_short(nnictl: Run, manager: FakeManager, file: Pat
 def test_ambiguous_option_names_the_candidates(nnictl: Run) -> None:
     result = nnictl("create", "--t", "experiment.yml")
     assert result.exit_code == 2
-    assert result.stderr == "nnictl: --t could be any of --token-file, --tuner-python; write out which\n"
+    assert result.stderr == "nnictl: --t is ambiguous: --token-file, --tuner-python; write the option in full\n"
 
 
-def test_a_value_is_no_option(nnictl: Run) -> None:
+def test_value_is_not_an_option(nnictl: Run) -> None:
     result = nnictl("create", "--config", "--tok")
     assert result.exit_code == 2 and "--tok" in result.stderr and "--token-file" not in result.stderr
 

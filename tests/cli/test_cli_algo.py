@@ -41,10 +41,10 @@ def meta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("register", "unregister"), [("register", "unregister"), ("reg", "unreg")])
-def test_a_name_is_made_used_and_forgotten(nnictl: Run, meta: Path, register: str, unregister: str) -> None:
+def test_name_is_registered_used_and_removed(nnictl: Run, meta: Path, register: str, unregister: str) -> None:
     result = nnictl("algo", register, "--meta_path", str(meta))
     assert (result.exit_code, result.output) == (0, "tuner Mine is registered: my_tuner.MyTuner\n")
-    assert "registered anew" in nnictl("algo", register, "-m", str(meta)).stdout
+    assert "is replaced" in nnictl("algo", register, "-m", str(meta)).stdout
     shown = json.loads(nnictl("algo", "show", "mine").stdout)
     assert shown == {
         "algoType": "tuner",
@@ -60,7 +60,7 @@ def test_a_name_is_made_used_and_forgotten(nnictl: Run, meta: Path, register: st
         "trainingService: {platform: local}\n"
     )
     assert "of my_tuner.MyTuner on local" in nnictl("config", "check", str(config)).stdout
-    assert nnictl("algo", unregister, "Mine").stdout == "Mine is not registered any more.\n"
+    assert nnictl("algo", unregister, "Mine").stdout == "Mine is no longer registered.\n"
     assert nnictl("config", "check", str(config)).exit_code == 2
 
 
@@ -118,7 +118,7 @@ def test_a_wrong_meta_file(nnictl: Run, meta: Path, text: str, word: str) -> Non
     [
         (["show", "nope"], "there is no algorithm nope"),
         (["unregister", "nope"], "no algorithm nope is registered"),
-        (["unregister", "TPE"], "TPE is built in and stays"),
+        (["unregister", "TPE"], "TPE is built in and cannot be removed"),
         (["register", "-m", "/nowhere.yml"], "/nowhere.yml: cannot be read"),
     ],
 )
@@ -139,8 +139,8 @@ def test_arguments_are_judged_by_the_validator(nnictl: Run, manager: FakeManager
         for words in (["config", "check", str(config)], ["create", "--config", str(config)]):
             result = nnictl(*words)
             assert result.exit_code == code, result.output
-            refusal = f"{config}: tuner.classArgs: Mine does not take them: ValueError: size is too small\n"
-            assert result.stderr == refusal if code else "does not take" not in result.stderr
+            refusal = f"{config}: tuner.classArgs: Mine refuses these arguments: ValueError: size is too small\n"
+            assert result.stderr == refusal if code else "refuses" not in result.stderr
     assert len(manager.calls) == 1, "no daemon is asked when the arguments are wrong"
 
 
@@ -154,5 +154,5 @@ def test_a_built_in_is_shown_and_keeps_its_name(nnictl: Run, meta: Path) -> None
 def test_a_manager_elsewhere_keeps_its_own(nnictl: Run, meta: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_ADDRESS", "http://gpu-box:8080")
     result = nnictl("algo", "list")
-    assert result.exit_code == 1 and "registered on its machine" in result.stderr
+    assert result.exit_code == 1 and "where its algorithms are registered" in result.stderr
     assert nnictl("algo", "list", "--data-dir", str(meta.parent)).exit_code == 0

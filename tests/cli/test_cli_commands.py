@@ -168,7 +168,7 @@ def test_resume(nnictl: Run, manager: FakeManager) -> None:
 def test_stop(nnictl: Run, manager: FakeManager, words: list[str], stopped: list[str]) -> None:
     manager.add(state("abc"), state("xyz", "STOPPED"))
     result = nnictl("stop", *words)
-    told = {"abc": "Experiment abc is stopped.", "xyz": "Experiment xyz was stopped already."}
+    told = {"abc": "Experiment abc is stopped.", "xyz": "Experiment xyz was already stopped."}
     assert result.stdout.splitlines() == [told[id] for id in stopped]
     assert manager.calls == [("stop", id) for id in stopped]
 
@@ -213,7 +213,7 @@ def test_unencodable_text_on_stdout_is_escaped(nnictl: Run, manager: FakeManager
 
 def test_empty_lists_are_sentences(nnictl: Run) -> None:
     assert nnictl("experiment", "list").stdout == "No experiment is open; --all lists closed ones too.\n"
-    assert nnictl("experiment", "list", "--all").stdout == "There is no experiment.\n"
+    assert nnictl("experiment", "list", "--all").stdout == "There are no experiments.\n"
 
 
 def test_show(nnictl: Run, manager: FakeManager) -> None:
@@ -228,7 +228,7 @@ def test_show(nnictl: Run, manager: FakeManager) -> None:
     assert shown == {**manager.known["abc"], "provenance": None, "disk": manager.disk_use("abc")}
 
 
-def test_status_says_why_nothing_goes_on(nnictl: Run, manager: FakeManager) -> None:
+def test_status_names_reason_of_hold(nnictl: Run, manager: FakeManager) -> None:
     hold = {"code": "TUNER_RAISED", "sentence": "the tuner raised KeyError", "details": "Traceback\nKeyError"}
     manager.add(state("abc", hold=hold, errors=["the tuner raised KeyError", "no GPU"]))
     result = nnictl("experiment", "status")
@@ -269,7 +269,7 @@ def test_delete_one_that_cannot_be_read(nnictl: Run, manager: FakeManager, monke
     manager.add(state("abc", "STOPPED"))
     monkeypatch.setattr(manager, "experiment", _raise_gone)
     result = nnictl("experiment", "delete", "abc", input="y\n")
-    assert result.exit_code == 0 and "Remove experiment abc and all that is in /data/abc?" in result.stdout
+    assert result.exit_code == 0 and "Remove experiment abc and everything in /data/abc?" in result.stdout
     assert manager.calls == [("delete", "abc")]
 
 
@@ -298,7 +298,7 @@ def test_resume_of_a_done_experiment_names_the_limit_to_raise(
     nnictl: Run, manager: FakeManager, reason: str, said: str
 ) -> None:
     manager.add(state("abc", "DONE", noMoreTrials=reason))
-    assert nnictl("resume", "abc").stderr == f"warning: it makes no more trials: {reason}; for more, {said}\n"
+    assert nnictl("resume", "abc").stderr == f"warning: it creates no more trials: {reason}; for more, run {said}\n"
     assert f"status    DONE: {reason}\n" in nnictl("experiment", "status", "abc").stdout
 
 
@@ -363,7 +363,7 @@ def test_best_names_default_that_decides_direction(nnictl: Run, manager: FakeMan
 def test_an_update_that_ends_the_search_says_so(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", noMoreTrials="maxTrialNumber (3) is reached", trialsMade=5))
     said = nnictl("update", "trialnum", "-v", "3").stdout.splitlines()
-    assert said[1] == "It makes no more trials: maxTrialNumber (3) is reached, and 5 were made."
+    assert said[1] == "It creates no more trials: maxTrialNumber (3) is reached, and 5 were created."
 
 
 def test_stop_of_a_prefix_falls_back_to_closed_experiments(nnictl: Run, manager: FakeManager) -> None:
@@ -411,7 +411,7 @@ def test_list_cuts_a_problem_to_one_line_and_status_shows_all(
     assert "at all" in nnictl("experiment", "status", "abc").stdout
 
 
-def test_list_and_status_name_what_is_waited_for(nnictl: Run, manager: FakeManager) -> None:
+def test_list_and_status_name_the_wait(nnictl: Run, manager: FakeManager) -> None:
     since_ms = (time.time() - 240) * 1000
     manager.add(state("abc", waitsFor={"sentence": "remote is away: no route to host", "sinceMs": since_ms}))
     assert "  waits for 4 min 0 s: remote is away: no route to host" in nnictl("experiment", "list").stdout
@@ -440,16 +440,16 @@ def test_lists_by_status_and_of_the_newest(nnictl: Run, manager: FakeManager) ->
     }
     for words, first in shown.items():
         assert [line.split()[0] for line in nnictl(*words).stdout.splitlines()[1:]] == first, words
-    assert nnictl("experiment", "list", "--status", "ERROR").stdout == "No experiment is ERROR.\n"
-    assert nnictl("trial", "ls", "def", "--status", "UNKNOWN").stdout == "No trial is UNKNOWN.\n"
+    assert nnictl("experiment", "list", "--status", "ERROR").stdout == "No experiment has the status ERROR.\n"
+    assert nnictl("trial", "ls", "def", "--status", "UNKNOWN").stdout == "No trial has the status UNKNOWN.\n"
     for words in (("--status", "nope"), ("--limit", "0"), ("--head", "2", "--limit", "3")):
         assert nnictl("trial", "ls", "def", *words).exit_code == 2
 
 
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
-    assert nnictl("trial", "ls").stdout == "There is no trial yet.\n"
-    assert nnictl("trial", "ls", "--head", "1").stdout == "There is no trial yet.\n"
+    assert nnictl("trial", "ls").stdout == "There are no trials yet.\n"
+    assert nnictl("trial", "ls", "--head", "1").stdout == "There are no trials yet.\n"
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
 
 
@@ -459,12 +459,16 @@ def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
         (
             [trial("aaaaa", 0, finalResult="Infinity"), trial("bbbbb", 1)],
             {"SUCCEEDED": 2},
-            "No trial that succeeded has a final result that is a finite number; `nnictl trial ls abc` says why.\n",
+            "No successful trial has a finite number as final result; `nnictl trial ls abc` shows why.\n",
         ),
-        ([trial("aaaaa", 0, "FAILED")], {"FAILED": 1}, "No trial has succeeded; `nnictl trial ls abc` shows all.\n"),
+        (
+            [trial("aaaaa", 0, "FAILED")],
+            {"FAILED": 1},
+            "No trial has succeeded yet; `nnictl trial ls abc` shows all.\n",
+        ),
     ],
 )
-def test_the_best_of_trials_without_a_result_that_can_be_compared(
+def test_head_without_comparable_results_is_explained(
     nnictl: Run, manager: FakeManager, trials: list[dict[str, Any]], counts: dict[str, int], said: str
 ) -> None:
     manager.add(state("abc", counts=counts))
@@ -483,14 +487,14 @@ def test_the_last_words_say_why_a_trial_failed(nnictl: Run, manager: FakeManager
 def test_trial_kill(nnictl: Run, manager: FakeManager, words: list[str]) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS
-    assert nnictl("trial", "kill", *words).stdout == "Trial ddddd is asked to end.\n"
+    assert nnictl("trial", "kill", *words).stdout == "Trial ddddd was asked to stop.\n"
     assert manager.calls == [("kill", "abc", "ddddd")]
 
 
 def test_a_trial_that_has_ended_is_not_asked_to_end(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = TRIALS
-    assert nnictl("trial", "kill", "-T", "0").stdout == "Trial aaaaa has ended already: SUCCEEDED.\n"
+    assert nnictl("trial", "kill", "-T", "0").stdout == "Trial aaaaa has already ended: SUCCEEDED.\n"
     assert manager.calls == []
 
 
@@ -516,7 +520,7 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
     text = nnictl("trial", "show", "-T", "2").stdout
     assert "its command failed, exit code 127: a command was not found (USER_CODE)" in text
     assert "last lines of the stderr of attempt 1:\n[1mtrain.py: not found\n" in text
-    assert "`nnictl log trial abc -T ccccc` shows all that it wrote." in text
+    assert "`nnictl log trial abc -T ccccc` shows its whole log." in text
     assert json.loads(nnictl("trial", "show", "-T", "ccc", "--json").stdout) == failed
 
 
@@ -525,11 +529,11 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
     [
         ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"),
         ("zz", "there is no trial zz; "),
-        ("a", "trial a may be aaaaa, abbbb; give more of the id"),
+        ("a", "trial a is ambiguous: aaaaa, abbbb; give more of the id"),
         ("", "the trial is empty"),
     ],
 )
-def test_a_trial_that_is_not_one_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
+def test_ambiguous_or_unknown_trial_is_refused(nnictl: Run, manager: FakeManager, given: str, said: str) -> None:
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("aaaaa", 0), trial("abbbb", 1)]
     result = nnictl("trial", "kill", "-T", given)
@@ -553,7 +557,7 @@ def test_update(nnictl: Run, manager: FakeManager, words: list[str], fields: dic
     manager.add(state("abc"))
     result = nnictl("update", words[0], "abc", *words[1:])
     ((name, value),) = fields.items()
-    assert result.stdout == f"Experiment abc: {name} is {value} now.\n"
+    assert result.stdout == f"Experiment abc: {name} is now {value}.\n"
     assert manager.calls == [("change", "abc", fields)]
 
 
@@ -572,7 +576,7 @@ def test_update_searchspace(nnictl: Run, manager: FakeManager, tmp_path: Path, t
     manager.add(state("abc"))
     (tmp_path / "space").write_text(text)
     result = nnictl("update", "searchspace", "-f", str(tmp_path / "space"))
-    assert result.stdout == "Experiment abc: searchSpace is changed.\n"
+    assert result.stdout == "Experiment abc: searchSpace was changed.\n"
     assert manager.calls == [("change", "abc", {"searchSpace": {"x": {"_type": "uniform", "_value": [0, 1e-3]}}})]
 
 
@@ -588,7 +592,7 @@ def test_update_platform(
     (tmp_path / "new.yml").write_text(json.dumps(text))
     result = nnictl("update", "platform", "-f", str(tmp_path / "new.yml"), "--now")
     assert result.stdout == (
-        "Experiment abc: its trials run on scripted; local takes nothing new, 2 attempts there go on.\n"
+        "Experiment abc: its trials run on scripted; local starts no new trials, 2 attempts there continue.\n"
     )
     ((verb, id_, fields),) = manager.calls
     assert (verb, id_) == ("change", "abc")
@@ -604,7 +608,7 @@ def test_update_platform_without_one(nnictl: Run, manager: FakeManager, tmp_path
     manager.add(state("abc"))
     (tmp_path / "new.yml").write_text("trialCommand: x")
     result = nnictl("update", "platform", "-f", str(tmp_path / "new.yml"))
-    assert (result.exit_code, "has no trainingService" in result.stderr) == (2, True)
+    assert (result.exit_code, "does not set trainingService" in result.stderr) == (2, True)
 
 
 def test_update_with_a_bad_search_space(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:
@@ -661,13 +665,13 @@ def test_a_command_that_names_no_file_of_the_code_is_fine(nnictl: Run, file: Pat
     assert nnictl("config", "check", str(file)).stderr == ""
 
 
-def test_config_check_warns_beside_its_verdict(nnictl: Run, file: Path) -> None:
+def test_config_check_prints_warnings_and_verdict(nnictl: Run, file: Path) -> None:
     tuner = "tuner: {name: random, classArgs: {optimize_mode: maximize}}\n"
     file.write_text(CONFIG + f"trialConcurrency: 2\n{tuner}trainingService: {{platform: local}}\n")
     file.write_text(file.read_text() + "deprecated: {}\n")
     result = nnictl("config", "check", str(file))
     line = len(file.read_text().splitlines())
-    warning = f"warning: {file}:{line}: deprecated: has no effect; NNI itself goes by nothing in it either\n"
+    warning = f"warning: {file}:{line}: deprecated: has no effect; NNI does not use it either\n"
     assert (result.exit_code, result.stderr) == (0, warning)
     file.write_text(file.read_text().replace("trialConcurrency: 2", "trialConcurrency: 0"))
     result = nnictl("config", "check", str(file))
@@ -763,4 +767,4 @@ def test_trial_show_says_since_when_an_attempt_is_out_of_reach(nnictl: Run, mana
     manager.add(state("abc"))
     manager.trials_of["abc"] = [trial("ccccc", 0, "RUNNING", attempts=[attempt])]
     text = " ".join(nnictl("trial", "show", "-T", "0").stdout.split())
-    assert "out of reach since" in text and "hostA unreachable since 12:00 (timeout)" in text
+    assert "unreachable since" in text and "hostA unreachable since 12:00 (timeout)" in text

@@ -91,7 +91,7 @@ def test_an_older_name_is_a_warning(tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (0, f"warning: {path}:21: {words}\n")
 
 
-def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
+def test_conversion_keeps_values_and_names_losses() -> None:
     result = nnictl("config", "convert", EXAMPLES / "v1-remote.yml")
     assert result.exit_code == 0
     converted = yaml.safe_load(result.stdout)
@@ -99,7 +99,7 @@ def test_a_file_is_converted_as_it_is_written_and_losses_are_named() -> None:
     assert converted["trainingService"]["machineList"][1]["sshKeyFile"] == "id_example"
     lines = result.stderr.splitlines()
     assert [line.split(": ")[2] for line in lines] == ["versionCheck", "logCollection", "authorName"]
-    words = "is left out: versionCheck, which NNI 3.0 does not know; --all prints it for nni_manager, which goes by it"
+    words = "is left out: versionCheck, which NNI 3.0 does not know; --all keeps it for nni_manager, which uses it"
     assert lines[0].endswith(words) and "versionCheck" not in converted
     assert nnictl("config", "convert", GOOD).exit_code == 2
 
@@ -112,7 +112,7 @@ def test_convert_all_prints_our_own_fields() -> None:
     )
 
 
-def test_a_file_is_converted_without_what_it_names(tmp_path: Path) -> None:
+def test_conversion_needs_no_named_files(tmp_path: Path) -> None:
     text = (EXAMPLES / "v1-remote.yml").read_text()
     algorithm = {"codeDir": "mine", "classFileName": "bee.py", "className": "Bee"}
     values = yaml.safe_load(text) | {"tuner": algorithm, "logDir": "not/there", "multiPhase": False}
@@ -124,7 +124,7 @@ def test_a_file_is_converted_without_what_it_names(tmp_path: Path) -> None:
     assert "multiPhase" not in converted and "multiPhase: is left out: it changes nothing" in result.stderr
 
 
-def test_a_class_that_cannot_be_imported_is_refused_with_the_line(tmp_path: Path) -> None:
+def test_unimportable_class_is_refused_with_line(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "helper.py").write_text("\n\nvalue = {}['missing']\n")
     (tmp_path / "mine" / "bee.py").write_text("import helper\n")

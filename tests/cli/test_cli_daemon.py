@@ -105,14 +105,14 @@ def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
         daemon.reach(tmp_path / "file" / "data")
 
 
-def test_a_data_directory_whose_name_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+def test_data_directory_name_without_utf8_is_refused(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    with pytest.raises(InvalidInput, match=r"^the data directory '.*caf\\udce9': holds '\\udce9', which UTF-8 has no"):
+    with pytest.raises(InvalidInput, match=r"^the data directory '.*caf\\udce9': holds '\\udce9', which UTF-8"):
         daemon.reach(folder)
     assert not folder.exists()
 
 
-def test_a_daemon_that_ends_at_once_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_daemon_that_ends_at_once_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "start", lambda data_dir, command: None)
     with pytest.raises(NniManagerError, match="started and ended at once"):
         daemon.reach(tmp_path / "new")

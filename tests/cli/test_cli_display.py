@@ -40,7 +40,7 @@ def test_terminal_is_redrawn_five_times_a_second_at_most() -> None:
     assert stream.getvalue().count("\r") == 5
 
 
-def test_terminal_shows_later_what_came_too_soon_and_nothing_twice() -> None:
+def test_terminal_delays_early_states_and_repeats_none() -> None:
     stream, now_s = io.StringIO(), 0.0
     display = TerminalDisplay(stream, clock=lambda: now_s)
     display.show(progress(1))

@@ -59,7 +59,7 @@ def test_missing_extra_is_a_note_and_exits_with_0(report: Callable[..., Result])
     ]
 
 
-def test_a_warning_is_no_failure(report: Callable[..., Result]) -> None:
+def test_warning_is_not_a_failure(report: Callable[..., Result]) -> None:
     result = report([*GOOD, LOW])
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-2:] == [

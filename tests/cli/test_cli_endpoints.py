@@ -117,7 +117,7 @@ def test_stop_by_port(nnictl: Run, manager: FakeManager) -> None:
         state("abc"), state("def", endpoint=ENDPOINT), state("ghi", "VIEWED", endpoint={**ENDPOINT, "port": 8889})
     )
     assert nnictl("stop", "--port", "8888").stdout == "Experiment def is stopped.\n"
-    assert nnictl("stop", "gh", "-p", "8889").stdout == "Experiment ghi is not viewed any more.\n"
+    assert nnictl("stop", "gh", "-p", "8889").stdout == "Experiment ghi is closed.\n"
     assert manager.calls == [("stop", "def"), ("stop", "ghi")]
 
 
@@ -131,7 +131,7 @@ def test_stop_by_an_unknown_or_foreign_port(nnictl: Run, manager: FakeManager) -
     result = nnictl("stop", "abc", "--port", "8888")
     assert (result.exit_code, result.stderr) == (
         2,
-        "nnictl: port 8888 is experiment def's, and not abc's; give one of the two\n",
+        "nnictl: port 8888 belongs to experiment def, not to abc; give either the port or the ID\n",
     )
     assert nnictl("stop", "--all", "--port", "8888").exit_code == 2
     assert manager.calls == []
@@ -140,4 +140,4 @@ def test_stop_by_an_unknown_or_foreign_port(nnictl: Run, manager: FakeManager) -
 def test_viewed_experiment_counts_as_open(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc", "VIEWED"), state("def", "STOPPED"))
     assert "abc" in nnictl("experiment", "list").stdout
-    assert nnictl("stop").stdout == "Experiment abc is not viewed any more.\n"
+    assert nnictl("stop").stdout == "Experiment abc is closed.\n"

@@ -84,7 +84,7 @@ def test_import_leaves_out_trials_without_result(nnictl: Run, seeded: FakeManage
     assert export(nnictl, path, "abc").exit_code == 0
     result = nnictl("experiment", "import", "abc", "-f", str(path))
     assert result.stdout == (
-        "Experiment abc: the tuner is told 2 results. Left out, as they did not succeed with a finite result: 2.\n"
+        "Experiment abc: the tuner gets 2 results. Left out, without success or a finite result: 2.\n"
     )
     (told,) = [call[2] for call in seeded.calls if call[0] == "import"]
     assert told == [
@@ -92,7 +92,7 @@ def test_import_leaves_out_trials_without_result(nnictl: Run, seeded: FakeManage
         {"parameter": {"x": 2, "lr": 0.1}, "value": {"default": 0.25, "loss": 2}, "trialJobId": "ddddd"},
     ]
     path.write_text(json.dumps([{"parameter": {"x": 1}, "value": None, "status": "FAILED"}]))
-    assert "none of its 1 trials succeeded" in nnictl("experiment", "import", "abc", "-f", str(path)).stderr
+    assert "not one of its 1 trials succeeded" in nnictl("experiment", "import", "abc", "-f", str(path)).stderr
 
 
 def test_json_with_intermediates_of_the_attempt_that_counts(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_file_stays_as_it_is_when_the_daemon_goes_away(nnictl: Run, seeded: Fa
     assert (tmp_path / "out").read_text() == "before" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_link_stays_one_and_what_it_leads_to_keeps_its_mode(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
+def test_link_is_kept_and_target_keeps_mode(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     target, link = tmp_path / "real" / "out.json", tmp_path / "out"
     target.write_text("before")
@@ -262,7 +262,7 @@ def send(nnictl: Run, tmp_path: Path, text: str) -> Result:
 def test_export_can_be_imported(nnictl: Run, seeded: FakeManager, tmp_path: Path) -> None:
     export(nnictl, tmp_path / "out.json", "-t", "json", "-i")
     result = send(nnictl, tmp_path, (tmp_path / "out.json").read_text())
-    assert result.stdout.startswith("Experiment abc: the tuner is told 2 results.")
+    assert result.stdout.startswith("Experiment abc: the tuner gets 2 results.")
     assert seeded.calls == [
         (
             "import",
@@ -289,7 +289,7 @@ def test_results_that_are_not_finite_are_left_out(nnictl: Run, manager: FakeMana
     manager.add(state("abc"))
     values = ["-Infinity", '{"default": NaN}', '"text"', "1000.0"]
     result = send(nnictl, tmp_path, json.dumps([{"parameter": {}, "value": value} for value in values]))
-    assert result.stdout.endswith("is told 2 results. Left out, as they did not succeed with a finite result: 2.\n")
+    assert result.stdout.endswith("gets 2 results. Left out, without success or a finite result: 2.\n")
     assert manager.calls == [
         ("import", "abc", [{"parameter": {}, "value": '"text"'}, {"parameter": {}, "value": 1000.0}])
     ]
@@ -318,7 +318,7 @@ def test_large_import_is_sent_in_parts(nnictl: Run, manager: FakeManager, tmp_pa
         ('[{"parameter": 1, "value": 1}]', "entry 0"),
         ('[{"parameter": {}, "value": 1}, {"parameter": {}}]', "entry 1"),
         ('[{"parameter": {}, "value": "high"}]', "entry 0: value is text"),
-        ('[{"parameter": {}, "value": Infinity}]', "none of its 1 trials"),
+        ('[{"parameter": {}, "value": Infinity}]', "not one of its 1 trials"),
         ('[{"parameter": {}, "value": NaN}, {"parameter": {"x": NaN}, "value": 1}]', "entry 1: NaN"),
     ],
 )

@@ -141,7 +141,7 @@ def test_the_daemon_goes_away(
     monkeypatch.setattr(following, "_SILENT_S", 0.0)
     running.stream = [state()]
     running.experiment = gone
-    words = r"went away; its trials go on.*`nni-manager serve`.*resume k3v9x0qa --foreground"
+    words = r"the daemon ended; its trials keep running.*`nni-manager serve`.*resume k3v9x0qa --foreground"
     with pytest.raises(NniManagerError, match=words):
         follow(followed(running), Record())
     assert running.calls == []
@@ -155,7 +155,7 @@ def test_the_stream_breaks(running: FakeManager, error: Exception) -> None:
         raise error
 
     running.events, running.experiment = events, gone
-    with pytest.raises(NniManagerError, match="the daemon went away"):
+    with pytest.raises(NniManagerError, match="the daemon exited"):
         follow(followed(running), Record())
 
 
@@ -183,7 +183,7 @@ def test_closed_experiment_ends_the_wait(running: FakeManager) -> None:
     running.stream = [state()]
     running.known["k3v9x0qa"]["status"] = "STOPPED"
     running.known["k3v9x0qa"]["errors"] = ["its folder is gone"]
-    with pytest.raises(NniManagerError, match="k3v9x0qa is not at work any more: its folder is gone"):
+    with pytest.raises(NniManagerError, match="k3v9x0qa is no longer running: its folder is gone"):
         follow(followed(running), Record())
 
 

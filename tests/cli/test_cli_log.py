@@ -76,7 +76,7 @@ def test_large_logs_come_in_parts(nnictl: Run, filled: FakeManager) -> None:
     assert tail == b"".join(b"line %d\n" % number for number in range(370_000, 400_000))
 
 
-def test_follow_goes_on_until_the_trial_has_ended() -> None:
+def test_follow_continues_until_trial_end() -> None:
     text, ends = bytearray(b"a\n"), iter([False, False, False, True, True])
     more = iter([b"b\n", b"c\n"])
 

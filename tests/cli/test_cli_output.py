@@ -31,7 +31,7 @@ def test_blanks_inside_a_value_stay() -> None:
     assert facts({"name": "a  b\u00a0c"}) == "name  a  b\u00a0c"
 
 
-def test_facts_leave_out_what_is_not_there() -> None:
+def test_facts_omit_missing_values() -> None:
     assert facts({"id": "a", "name": "", "status": "DONE"}) == "id      a\nstatus  DONE"
     assert facts({}) == ""
 

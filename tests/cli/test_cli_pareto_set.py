@@ -33,32 +33,31 @@ def several(count: int, size: int = 0, *, is_feasible: bool = True, **fields: An
     return state("abc", objectives=OBJECTIVES, paretoSet=trials, paretoSize=size or count, counts=counts, **fields)
 
 
-def test_the_closing_words() -> None:
+def test_closing_text() -> None:
     end = waiting.judge(several(2, status="DONE"))
     assert end is not None and end.is_good
     lines = end.text.splitlines()
     assert lines[0] == (
-        "Experiment abc is done. Best by accuracy (highest), latency (lowest): 2 trials, of which none is better than"
-        " another in every objective"
+        "Experiment abc is done. Best by accuracy (highest), latency (lowest): a Pareto set of 2 trials"
     )
     assert lines[1].split() == ["TRIAL", "ACCURACY", "LATENCY", "PARAMETERS"]
     assert lines[2].split() == ["trial0", "0.5", "3", '{"x":', "0}"] and len(lines) == 4
 
 
-def test_the_closing_words_of_a_large_set_name_the_export() -> None:
+def test_closing_text_of_large_set_names_export() -> None:
     end = waiting.judge(several(100, 240, status="DONE"))
     assert end is not None and "and 230 more: `nnictl experiment export abc -f results.csv` has all" in end.text
 
 
-def test_the_closing_words_while_no_trial_satisfies_the_constraints() -> None:
+def test_closing_text_without_feasible_trial() -> None:
     end = waiting.judge(several(1, is_feasible=False, status="DONE"))
     assert end is not None and "1 trial; no trial satisfies the constraints, these violate them least" in end.text
 
 
-def test_nothing_is_best_without_a_result_of_all_objectives() -> None:
+def test_no_best_without_results_of_all_objectives() -> None:
     end = waiting.judge(several(0, status="DONE"))
     assert end is not None and not end.is_good
-    assert pareto_set.facts(several(0))["Pareto set"].startswith("no trial yet has a final result with a finite number")
+    assert pareto_set.facts(several(0))["Pareto set"].startswith("no trial has a final result with a finite number")
 
 
 def test_progress_says_how_large_the_set_is() -> None:
@@ -81,7 +80,7 @@ def test_trials_are_not_ranked_by_one_number(nnictl: Run, manager: FakeManager) 
     manager.add(several(3))
     refused = nnictl("trial", "ls", "--head", "2")
     assert refused.exit_code == 1
-    assert "abc goes by accuracy (highest), latency (lowest), which gives trials no single order" in refused.stderr
+    assert "abc optimizes accuracy (highest), latency (lowest), so its trials have no single order" in refused.stderr
 
 
 def test_an_export_marks_the_set(nnictl: Run, manager: FakeManager, tmp_path: Path) -> None:

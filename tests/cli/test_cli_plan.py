@@ -44,8 +44,8 @@ def file(tmp_path: Path) -> str:
             service(trials=1, places=["hostA"]),
             ["local: the first trial would start now", "  trial 1: hostA"],
         ),
-        (service(service="openpai-2", places=None), ["openpai-2: decides itself where trials run"]),
-        (service(places=None, trouble="no answer"), ["local: cannot be asked: no answer"]),
+        (service(service="openpai-2", places=None), ["openpai-2: the service decides where trials run"]),
+        (service(places=None, trouble="no answer"), ["local: cannot be reached: no answer"]),
     ],
 )
 def test_plan_output(nnictl: Run, manager: FakeManager, file: str, plan: dict[str, Any], lines: list[str]) -> None:

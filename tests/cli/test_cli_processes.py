@@ -115,7 +115,7 @@ def test_create_in_the_foreground_to_the_end(daemon: StandInDaemon, config: Path
     assert lines[0:3:2] == ["Experiment k3v9x0qa (digits) started.", "Logs  /data/k3v9x0qa"]
     assert "10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s" in lines
     assert lines[-1] == (
-        "Experiment k3v9x0qa is closed; `nnictl trial ls k3v9x0qa` shows its trials, `nnictl view k3v9x0qa` opens its"
+        "Experiment k3v9x0qa is closed; `nnictl trial ls k3v9x0qa` shows its trials; `nnictl view k3v9x0qa` opens its"
         " page again."
     )
     assert ("POST", "/api/v1/experiments/k3v9x0qa/stop") in daemon.requests
@@ -149,7 +149,7 @@ def test_a_terminal_gets_one_line_that_changes(daemon: StandInDaemon, config: Pa
     assert "\r\x1b[K10/10 done, 0 running, 0 failed; best 0.5 (trial ab1cd); 1 min 0 s\r\n" in shown
 
 
-def test_a_reader_that_goes_away_is_no_fault(daemon: StandInDaemon) -> None:
+def test_disconnected_reader_is_not_an_error(daemon: StandInDaemon) -> None:
     daemon.states = [state()]
     reader, writer = os.pipe()
     os.close(reader)

@@ -19,7 +19,7 @@ DAY_MS = 86_400_000
 
 
 def closed(id: str, days: float = 0, best: float | None = None, **fields: Any) -> dict[str, Any]:
-    """A stopped experiment that ended so many days ago."""
+    """A stopped experiment that ended this number of days ago."""
     ended_ms = int(time.time() * 1000 - days * DAY_MS)
     found = None if best is None else {"trialId": "t", "value": best, "parameters": {}}
     return state(
@@ -80,17 +80,17 @@ def test_without_results_the_newest_stay() -> None:
 
 
 @pytest.mark.parametrize("unknown", [{"counts": None}, {"trialsMade": None}])
-def test_one_with_unknown_results_stays(nnictl: Run, manager: FakeManager, unknown: dict[str, Any]) -> None:
+def test_experiment_with_unknown_results_is_kept(nnictl: Run, manager: FakeManager, unknown: dict[str, Any]) -> None:
     manager.add(closed("known", 40, 0.5), closed("worse", 50, 0.9), closed("notread", 60, **unknown))
     found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
     assert found.exit_code == 0 and removed(manager) == ["worse"]
-    assert "results are not known: notread" in found.output
+    assert "results are unknown: notread" in found.output
 
 
-def test_those_without_a_name_are_not_compared(nnictl: Run, manager: FakeManager) -> None:
+def test_unnamed_experiments_are_kept(nnictl: Run, manager: FakeManager) -> None:
     manager.add(closed("first", 40, 0.5, name=None), closed("second", 50, 0.9, name=None))
     found = nnictl("experiment", "prune", "--keep-best", "1", "--yes")
-    assert removed(manager) == [] and "no name to compare them by: first, second" in found.output
+    assert removed(manager) == [] and "because they have no name: first, second" in found.output
     nnictl("experiment", "prune", "--older-than", "45d", "--yes")
     assert removed(manager) == ["second"]
 
@@ -114,11 +114,11 @@ def test_results_in_another_sense_are_not_compared() -> None:
     assert [one["id"] for one in chosen(known, time.time() * 1000, None, 1)] == ["loss2", "accuracy2"]
 
 
-def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManager) -> None:
+def test_unknown_disk_does_not_stop_commands(nnictl: Run, manager: FakeManager) -> None:
     from nni_manager.domain.errors import NotFound, StoreUnavailable
 
     def refuse(*_: str) -> dict[str, Any]:
-        raise StoreUnavailable("its disk does not answer")
+        raise StoreUnavailable("its disk does not respond")
 
     def is_unknown(*_: str) -> dict[str, Any]:
         raise NotFound("there is no such address")
@@ -127,7 +127,7 @@ def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManag
     for answer in (refuse, is_unknown):
         manager.disk, manager.disk_use = answer, answer  # type: ignore[method-assign]
         assert "abc" in nnictl("experiment", "list").stdout
-        assert "not known" in nnictl("experiment", "show", "abc").stdout
+        assert "unknown" in nnictl("experiment", "show", "abc").stdout
         assert '"disk": null' in nnictl("experiment", "show", "abc", "--json").stdout
     asked = nnictl("experiment", "prune", "--older-than", "30d")
     assert "1 of unknown size" in asked.output and removed(manager) == []
@@ -135,7 +135,7 @@ def test_disks_that_are_not_told_stop_no_command(nnictl: Run, manager: FakeManag
     assert removed(manager) == ["old1"]
 
 
-def test_one_that_cannot_be_removed_keeps_no_other(nnictl: Run, manager: FakeManager) -> None:
+def test_failed_removal_does_not_stop_others(nnictl: Run, manager: FakeManager) -> None:
     from nni_manager.domain.errors import Conflict
 
     manager.add(closed("old1", 40), closed("old2", 40))

@@ -44,7 +44,7 @@ def test_log_stdout(nnictl: Run, logs: FakeManager, words: list[str], text: byte
     assert nnictl("log", "stdout", "abc", *words).stdout_bytes == text
 
 
-def test_log_stderr_is_what_the_tuner_wrote(nnictl: Run, logs: FakeManager) -> None:
+def test_log_stderr_is_tuner_output(nnictl: Run, logs: FakeManager) -> None:
     assert nnictl("log", "stderr").stdout_bytes == b"a\n\xff\nend"
     assert nnictl("log", "stderr", "--path").stdout == "/data/abc/log/dispatcher.log\n"
     assert nnictl("log", "stderr", "--tail", "1", "--head", "1").exit_code == 2
@@ -77,7 +77,7 @@ def test_the_page_of_a_view_and_of_the_service(nnictl: Run, manager: FakeManager
     assert nnictl("webui", "url", "abc").stdout.splitlines()[1] == "http://127.0.0.1:9000/experiments/abc"
 
 
-def test_a_listener_on_all_interfaces_is_shown_by_this_machines_name(
+def test_listener_on_all_interfaces_shows_machine_name(
     nnictl: Run, manager: FakeManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "gpu-box")
@@ -179,7 +179,7 @@ def test_top_gives_the_screen_back_when_the_daemon_goes_away(capsys: pytest.Capt
 # platform clean
 
 
-def test_platform_clean_tells_what_became_of_each(nnictl: Run, manager: FakeManager) -> None:
+def test_platform_clean_reports_each_outcome(nnictl: Run, manager: FakeManager) -> None:
     one = {"experiment": "abc", "service": "openpai-2", "platform": "openpai", "jobs": 3, "trouble": ""}
     manager.cleaned = [one]
     result = nnictl("platform", "clean")
@@ -190,7 +190,7 @@ def test_platform_clean_tells_what_became_of_each(nnictl: Run, manager: FakeMana
     assert manager.calls[-1] == ("clean", ["openpai"])
 
 
-def test_stop_says_what_may_still_run(nnictl: Run, manager: FakeManager) -> None:
+def test_stop_names_trials_that_may_run(nnictl: Run, manager: FakeManager) -> None:
     left = {"code": "MAY_STILL_RUN", "message": "2 jobs may still run on openpai: no route to host"}
     manager.add(state("abc", warnings=[left, {"code": "OTHER", "message": "never mind"}]))
     result = nnictl("stop", "abc")
@@ -242,11 +242,11 @@ def test_cluster_leftovers_are_removed_after_confirmation(
 ) -> None:
     manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}]
     result = nnictl("platform", "clean", "--config", cluster_config, *words, input=answers)
-    head = "experiment abc, of another manager, which may be at work with it: 1 TFJob, 1 Secret, "
+    head = "experiment abc, of another manager, which may be running it: 1 TFJob, 1 Secret, "
     assert result.stdout.startswith(head) and "  TFJob nni-exp-abc-trial-x\n  Secret s\n" in result.stdout
     assert (("left", ["abc"]) in manager.calls) is is_removed
     assert result.exit_code == (0 if is_removed else 1)
-    kept = "what abc left was kept; --yes removes it without a question"
+    kept = "objects of abc were kept; use --yes to remove them without a question"
     assert (kept in result.stderr) is not is_removed
     assert ("experiment abc: 1 TFJob, 1 Secret removed." in result.stdout) is is_removed
 

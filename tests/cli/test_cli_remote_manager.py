@@ -98,15 +98,20 @@ def test_blanks_around_a_token_are_ignored(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("answer", "status", "error", "sentence"),
     [
-        ({"error": "this listener"}, 401, AccessRefused, "wants a token; set NNI_MANAGER_TOKEN, or give --token-file"),
+        (
+            {"error": "this listener"},
+            401,
+            AccessRefused,
+            "requires a token; set NNI_MANAGER_TOKEN, or give --token-file",
+        ),
         ({"error": "not called"}, 403, AccessRefused, "not called"),
-        ({"error": "nothing"}, 404, NniManagerError, "is no nni_manager"),
-        (b"<html>", 200, NniManagerError, "is no nni_manager"),
-        ({"version": "3.0"}, 200, NniManagerError, "is no nni_manager"),
-        (["version"], 200, NniManagerError, "is no nni_manager"),
-        ({**DAEMON, "version": "0.5.9"}, 200, NniManagerError, f"is version 0.5.9, this nnictl is {__version__}"),
-        ({**DAEMON, "version": "10.6.0"}, 200, NniManagerError, "is version 10.6.0"),
-        ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "is version 0,"),
+        ({"error": "nothing"}, 404, NniManagerError, "is not nni_manager"),
+        (b"<html>", 200, NniManagerError, "is not nni_manager"),
+        ({"version": "3.0"}, 200, NniManagerError, "is not nni_manager"),
+        (["version"], 200, NniManagerError, "is not nni_manager"),
+        ({**DAEMON, "version": "0.5.9"}, 200, NniManagerError, f"has version 0.5.9, this nnictl has {__version__}"),
+        ({**DAEMON, "version": "10.6.0"}, 200, NniManagerError, "has version 10.6.0"),
+        ({**DAEMON, "version": __version__.replace(".", ",")}, 200, NniManagerError, "has version 0,"),
     ],
 )
 def test_another_server_answers(answer: object, status: int, error: type[Exception], sentence: str) -> None:
@@ -115,11 +120,11 @@ def test_another_server_answers(answer: object, status: int, error: type[Excepti
     assert sentence in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
-def test_the_wrong_token_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_token_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_TOKEN", "s3cret")
     with (
         server({"error": "this listener"}, 401) as url,
-        pytest.raises(AccessRefused, match="does not take the token") as e,
+        pytest.raises(AccessRefused, match="refuses this token") as e,
     ):
         connect(ChosenDaemon(url=url))
     assert "s3cret" not in str(e.value)
@@ -136,7 +141,7 @@ def test_no_server_answers() -> None:
     "url", ["gpu-box", "gpu-box:8080", "ftp://gpu-box", "http://", "http://a:b@c", "http://a:x", "http://a?token=t"]
 )
 def test_invalid_url(url: str) -> None:
-    with pytest.raises(InvalidInput, match="is no address of a manager"):
+    with pytest.raises(InvalidInput, match="is not the address of a manager"):
         connect(ChosenDaemon(url=url))
 
 
@@ -261,7 +266,10 @@ def test_a_registered_name_is_the_managers_business(nnictl: Run, manager: FakeMa
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"tuner": {"className": "a.B", "codeDirectory": "."}}, "tuner.codeDirectory: must lie in trialCodeDirectory"),
+        (
+            {"tuner": {"className": "a.B", "codeDirectory": "."}},
+            "tuner.codeDirectory: must be inside trialCodeDirectory",
+        ),
         ({"trialConcurrency": 0}, "trialConcurrency: must be from 1 to"),
         ({"searchSpaceFile": "nowhere.json"}, "there is no file"),
         ({"trialCodeDirectory": "nowhere"}, "there is no folder"),

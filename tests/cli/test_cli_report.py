@@ -29,7 +29,7 @@ def test_report_is_a_file_with_the_id(nnictl: Run, known: FakeManager, tmp_path:
     assert (tmp_path / "abc-report.html").read_text() == "<!doctype html>é"
 
 
-def test_report_goes_where_it_is_told(nnictl: Run, known: FakeManager, tmp_path: Path) -> None:
+def test_report_is_written_to_given_path(nnictl: Run, known: FakeManager, tmp_path: Path) -> None:
     assert nnictl("experiment", "report", "abc", "-o", str(tmp_path / "r.html")).exit_code == 0
     assert (tmp_path / "r.html").read_text() == "<!doctype html>é"
     refused = nnictl("experiment", "report", "abc", "-o", str(tmp_path / "gone" / "r.html"))
@@ -50,12 +50,12 @@ def test_tensorboard_shows_the_best_where_none_is_named(nnictl: Run, known: Fake
 
 
 def test_tensorboards_are_stopped(nnictl: Run, known: FakeManager) -> None:
-    assert "No TensorBoard runs" in nnictl("tensorboard", "stop", "abc").stdout
+    assert "No TensorBoard is running" in nnictl("tensorboard", "stop", "abc").stdout
     nnictl("tensorboard", "start", "abc")
-    assert "1 TensorBoards of experiment abc are stopped" in nnictl("tensorboard", "stop", "abc").stdout
+    assert "Stopped 1 TensorBoards of experiment abc" in nnictl("tensorboard", "stop", "abc").stdout
 
 
-def test_experiment_without_trials_is_told(nnictl: Run, known: FakeManager) -> None:
+def test_experiment_without_trials_is_reported(nnictl: Run, known: FakeManager) -> None:
     known.trials_of.clear()
     found = nnictl("tensorboard", "start", "abc")
-    assert found.exit_code == 1 and "no trial yet" in found.stderr
+    assert found.exit_code == 1 and "no trials yet" in found.stderr

@@ -33,12 +33,12 @@ def test_no_id_chooses_the_only_open_experiment(client: FakeManager) -> None:
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ("ab", InvalidInput, "ab may be abc, abd; give more of the id"),
+        ("ab", InvalidInput, "ab is ambiguous: abc, abd; give more of the id"),
         (None, InvalidInput, "2 experiments are open: abc, abd; give the ID of one"),
         ("nope", NotFound, "there is no experiment nope; `nnictl experiment list --all`"),
     ],
 )
-def test_a_refusal_says_what_there_is(client: FakeManager, given: str | None, error: type, words: str) -> None:
+def test_refusal_lists_existing_experiments(client: FakeManager, given: str | None, error: type, words: str) -> None:
     with pytest.raises(error, match=words.replace("(", "\\(")):
         choose(client, given)
 
@@ -54,7 +54,7 @@ def test_an_empty_id_means_no_experiment(manager: FakeManager, given: str) -> No
 
 
 def test_nothing_is_open(manager: FakeManager) -> None:
-    with pytest.raises(NotFound, match="no experiment is open, so an ID is needed"):
+    with pytest.raises(NotFound, match="no experiment is open, so an ID is required"):
         choose(manager, None)
 
 

@@ -149,14 +149,14 @@ def test_bad_usage(serve: Serve, daemon: Daemon, words: list[str]) -> None:
     assert daemon.settings is None
 
 
-def test_a_failure_is_told_to_both(serve: Serve, daemon: Daemon, pipe: tuple[int, int]) -> None:
+def test_failure_is_reported_to_both_callers(serve: Serve, daemon: Daemon, pipe: tuple[int, int]) -> None:
     daemon.failure = AlreadyOwned("the data directory /d is in use by process 7")
     result = serve("--ready-fd", str(pipe[1]))
     assert (result.exit_code, result.stderr) == (1, f"nni-manager: {daemon.failure}\n")
     assert os.read(pipe[0], 999) == b"error: the data directory /d is in use by process 7\n"
 
 
-def test_bad_settings_are_told_to_both(serve: Serve, pipe: tuple[int, int], monkeypatch) -> None:
+def test_invalid_settings_are_reported_to_both(serve: Serve, pipe: tuple[int, int], monkeypatch) -> None:
     monkeypatch.setenv("NNI_MANAGER_PORT", "x")
     result = serve("--ready-fd", str(pipe[1]))
     assert result.exit_code == 2 and "NNI_MANAGER_PORT: must be a whole number" in result.stderr
@@ -184,7 +184,7 @@ def test_a_descriptor_that_is_not_open(serve: Serve) -> None:
     result = serve("--ready-fd", "987")
     assert (result.exit_code, result.stderr) == (
         2,
-        "nni-manager: --ready-fd 987: no such descriptor is open; leave the option out\n",
+        "nni-manager: --ready-fd 987: this descriptor is not open; remove the option\n",
     )
 
 
@@ -207,7 +207,7 @@ def test_the_data_directory_is_the_daemons(given: str | None, monkeypatch, tmp_p
     assert caller.resolve_data_directory(given) == settings.load({"data_dir": given}, os.environ).data_dir
 
 
-def test_a_program_runs_by_itself_with_the_stand_in(tmp_path: Path) -> None:
+def test_program_runs_alone_with_stand_in(tmp_path: Path) -> None:
     path = CliRunner().invoke(group, ["stand-in-path"]).stdout.strip()
     program = "import nni; nni.get_next_parameter(); nni.report_final_result(7)"
     environment = {**{name: value for name, value in os.environ.items() if "NNI" not in name}, "PYTHONPATH": path}

@@ -39,7 +39,7 @@ def test_done_shows_the_best() -> None:
         (
             {"SUCCEEDED": 2},
             False,
-            "no trial that succeeded has a final result that is a finite number; `nnictl trial ls",
+            "no successful trial has a finite number as final result; `nnictl trial ls",
         ),
         ({"FAILED": 2}, False, "no trial succeeded; 2 of 2 trials failed."),
         ({}, False, "no trial succeeded"),
@@ -97,7 +97,7 @@ def test_a_hold_that_needs_a_person_ends_the_waiting(code: HoldCode) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(PASSING_HOLDS))
-def test_a_hold_that_ends_by_itself_is_waited_for(code: HoldCode) -> None:
+def test_temporary_hold_is_waited_for(code: HoldCode) -> None:
     held = state(hold=hold(code))
     assert judge(held) is None
     assert passing_hold(held) == "the tuner raised KeyError"

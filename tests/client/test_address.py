@@ -51,7 +51,7 @@ def test_a_daemon_that_listens_is_found(folder: Path) -> None:
     assert read_pointer(folder) == Pointer(socket=path, pid=7, version="1.2.3")
 
 
-def test_a_copied_pointer_does_not_find_the_daemon_of_the_original(folder: Path) -> None:
+def test_copied_pointer_does_not_find_original_daemon(folder: Path) -> None:
     path = str(folder / "control.sock")
     point(folder, path)
     copy = Path(shutil.copytree(folder, folder / "copy"))
@@ -68,10 +68,10 @@ def test_dangling_pointer_finds_no_daemon(folder: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"socket": "/s", "pid": "x", "version": "1"}', "\ud800"])
-def test_a_broken_pointer_is_none(folder: Path, text: str) -> None:
+def test_broken_pointer_is_ignored(folder: Path, text: str) -> None:
     (folder / POINTER_FILE).write_bytes(text.encode("utf-8", "surrogatepass"))
     assert read_pointer(folder) is None and find(folder) is None
 
 
-def test_no_pointer_is_none(folder: Path) -> None:
+def test_missing_pointer_is_none(folder: Path) -> None:
     assert find(folder) is None and find(folder / "missing") is None

@@ -32,5 +32,5 @@ def test_the_token_is_kept_and_not_shown() -> None:
     "url", ["", "gpu-box", "gpu-box:8080", "ftp://x", "http://", "http://x:99999", "http://x/?a=b", "http://x/#a"]
 )
 def test_invalid_urls(url: str) -> None:
-    with pytest.raises(InvalidInput, match="write for example http://gpu-box:8080"):
+    with pytest.raises(InvalidInput, match="write, for example, http://gpu-box:8080"):
         parse_url(url)

@@ -44,10 +44,10 @@ def test_our_own_daemon_is_reached(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o702])
-def test_a_folder_that_others_may_write_is_refused(folder: Path, mode: int) -> None:
+def test_folder_writable_by_others_is_refused(folder: Path, mode: int) -> None:
     with _listening(folder / "s"):
         folder.chmod(mode)
-        with pytest.raises(PermissionError, match="alone may write"):
+        with pytest.raises(PermissionError, match="that only user"):
             _connect(folder / "s")
 
 

@@ -24,7 +24,7 @@ def test_an_unfinished_event_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("last", [b"0\r\n\r\n", b"", b"5\r\nda"])
-def test_end_of_a_stream_is_not_taken_for_the_death_of_its_daemon(last: bytes) -> None:
+def test_stream_end_is_not_a_dead_daemon(last: bytes) -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as daemon:
         daemon.submit(_answer, server, head + b"e\r\ndata: {}\n\ndata\r\n6\r\n: {}\n\n\r\n" + last)

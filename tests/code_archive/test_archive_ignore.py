@@ -1,4 +1,4 @@
-"""`.nniignore` beside `.gitignore`: git itself says what has to travel."""
+"""`.nniignore` compared with `.gitignore`: git decides which files are included."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ CASES: dict[str, Tree] = {
     "line ends of Windows": {".nniignore": "*.csv\r\n\r\nbuild/\r\n"},
     "a byte order mark": {".nniignore": "\ufeffa.log\nb.txt"},
     "a NUL": {".nniignore": "a.log\0rest\nb.txt"},
-    "bytes that are no text": {".nniignore": b"a.log\n\xff\nb.txt\xa0\n", os.fsdecode(b"\xff"): ""},
+    "bytes that are not text": {".nniignore": b"a.log\n\xff\nb.txt\xa0\n", os.fsdecode(b"\xff"): ""},
     "names beyond ASCII": {".nniignore": "bäume/größe.txt"},
     "slashes only": {".nniignore": "/\n//\n!\n!/\n"},
     "double slashes": {".nniignore": "src//train.py\n//train.py"},

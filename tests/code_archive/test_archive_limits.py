@@ -1,4 +1,4 @@
-"""How much may travel, and what the user is told when it is too much."""
+"""Limits of the size of code, and the error above them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_two_thousand_files_may_travel(tmp_path: Path) -> None:
 def test_two_thousand_and_one_files_are_refused(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {**files("src", 100), **files("data/raw", 1901)})
     assert refusal(code) == (
-        f"trialCodeDirectory: '{code}' has 2001 files, most of it in 'data/raw', but at most 2000 files may travel to "
-        "a trial; list what trials do not need in its .nniignore."
+        f"trialCodeDirectory: '{code}' has 2001 files, most of it in 'data/raw', but at most 2000 files can be sent to "
+        "trials; list files that trials do not need in its .nniignore."
     )
 
 
@@ -71,7 +71,7 @@ def test_bytes_are_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sized(code / "b", 1 * MB)
     assert pack(code, tmp_path / "out").bytes == 3 * MB
     sized(code / "b", 1 * MB + 1)
-    with pytest.raises(InvalidInput, match=r"has 3\.1 MB, .* but at most 3\.0 MB may travel"):
+    with pytest.raises(InvalidInput, match=r"has 3\.1 MB, .* but at most 3\.0 MB can be sent"):
         pack(code, tmp_path / "out")
 
 
@@ -81,8 +81,8 @@ def test_301_megabytes_are_refused_before_anything_is_read(tmp_path: Path, monke
     sized(code / "data" / "images" / "all", 290 * MB)
     sized(code / "weights" / "one", 11 * MB)
     assert refusal(code) == (
-        f"trialCodeDirectory: '{code}' has 301.1 MB, most of it in 'data/images', but at most 300.0 MB may travel to a "
-        "trial; list what trials do not need in its .nniignore."
+        f"trialCodeDirectory: '{code}' has 301.1 MB, most of it in 'data/images', but at most 300.0 MB can be sent to "
+        "trials; list files that trials do not need in its .nniignore."
     )
 
 

@@ -1,4 +1,4 @@
-"""What cannot travel is refused by name, and nothing outside the directory is ever read."""
+"""Unsupported files are refused by name, and nothing outside the directory is ever read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_links_out_are_refused(target: str, tmp_path: Path) -> None:
     }
     code = grow(tmp_path / "code", tree)
     assert refusal(code) == (
-        f"trialCodeDirectory: 'link' in '{code}' is a link that leads out of it, to '{target}'; put what it leads to "
+        f"trialCodeDirectory: 'link' in '{code}' is a link that leads out of it, to '{target}'; copy its target "
         "into the directory, or list it in .nniignore."
     )
 
@@ -112,14 +112,14 @@ def test_rules_without_end_are_refused(tmp_path: Path) -> None:
     assert "has more than 1 MB of rules" in refusal(code)
 
 
-# what is no file
+# special files
 
 
 def test_a_pipe_is_refused_and_does_not_block(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {"lib/a": ""})
     os.mkfifo(code / "lib" / "pipe")
     assert refusal(code) == (
-        f"trialCodeDirectory: 'lib/pipe' in '{code}' is a named pipe, which cannot travel; remove it, or list it in "
+        f"trialCodeDirectory: 'lib/pipe' in '{code}' is a named pipe, which cannot be sent; remove it, or list it in "
         ".nniignore."
     )
 
@@ -133,12 +133,12 @@ def test_a_pipe_for_rules_does_not_block(tmp_path: Path) -> None:
 def test_a_socket_is_refused(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {})
     os.mknod(code / "listener", 0o600 | stat.S_IFSOCK)
-    assert f"'listener' in '{code}' is a socket, which cannot travel" in refusal(code)
+    assert f"'listener' in '{code}' is a socket, which cannot be sent" in refusal(code)
     grow(code, {".nniignore": "listener"})
     assert packed_files(pack(code, tmp_path / "out").path) == {".nniignore"}
 
 
-def test_names_that_are_no_text_can_be_printed(tmp_path: Path) -> None:
+def test_undecodable_names_can_be_printed(tmp_path: Path) -> None:
     code = grow(tmp_path / "code", {})
     os.mkfifo(code / os.fsdecode(b"\xff\n"))
     assert refusal(code).encode().startswith(rb"trialCodeDirectory: '\udcff\n' in ")
@@ -285,9 +285,7 @@ def test_a_link_put_there_meanwhile_is_not_followed(
     assert f"'{name}' in '{code}' is a link that leads out of it" in refusal(code)
 
 
-def test_a_folder_exchanged_while_packing_and_put_back_is_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_swapped_during_packing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, other = grow(tmp_path / "code", {"lib/a": "mine"}), grow(tmp_path / "other", {"lib/a": "else"})
     plain = packing.write_tar
     exchanges = [(code / "lib", tmp_path / "aside"), (other / "lib", code / "lib")]

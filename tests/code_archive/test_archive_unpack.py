@@ -91,7 +91,7 @@ def test_nothing_leaves_the_folder(tmp_path: Path, target: Path, members: list[M
     assert outside(tmp_path, target) == before
 
 
-def test_a_link_may_come_before_what_it_leads_to(tmp_path: Path, target: Path) -> None:
+def test_link_may_precede_its_target(tmp_path: Path, target: Path) -> None:
     unpack(archive(tmp_path, ("a", LINK, "b"), ("b", FILE, "x")), target)
     assert (target / "a").read_text() == "x"
 
@@ -186,7 +186,7 @@ BAD = {
     "a global header that is announced": tar_header("n", b"g", 340_000_000),
     "a name of zeros": tar_header("n", b"L", 512) + b"\0" * 512 + FILE_HEADER,
     "a NUL in a name": pax(record("path", b"a\0b")) + FILE_HEADER,
-    "a name that is no text": pax(record("path", b"\xff\xfe" * 200)) + FILE_HEADER,
+    "a name that is not text": pax(record("path", b"\xff\xfe" * 200)) + FILE_HEADER,
     "a record without a length": tar_header("x", b"x", 512) + b"path=a\n".ljust(512, b"x") + FILE_HEADER,
     "a record of no length": tar_header("x", b"x", 512) + b"0 path=a\n".ljust(512, b"\0") + FILE_HEADER,
     "a record longer than all": tar_header("x", b"x", 512) + b"999 path=a\n".ljust(512, b"\0") + FILE_HEADER,

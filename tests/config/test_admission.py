@@ -18,7 +18,7 @@ from nni_manager.scheduler.experiments.submission import Submission
 
 pytestmark = pytest.mark.unit
 
-TOO_LARGE = "most of it in 'data', but at most 300.0 MB may travel to a trial"
+TOO_LARGE = "most of it in 'data', but at most 300.0 MB can be sent to trials"
 REST = "searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: 'true'\ntrialConcurrency: 1\n"
 TUNER = "tuner: {name: TPE, classArgs: {optimize_mode: maximize}}\n"
 REMOTE = "trainingService: {platform: remote, machineList: [{host: there, user: me, password: '1'}]}\n"
@@ -26,7 +26,7 @@ REMOTE = "trainingService: {platform: remote, machineList: [{host: there, user: 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """An experiment file beside 600 MB of code, which take no blocks."""
+    """An experiment file next to 600 MB of sparse code."""
     (tmp_path / "data").mkdir()
     with (tmp_path / "data" / "large").open("wb") as large:
         large.truncate(600 * 1024**2)

@@ -98,7 +98,7 @@ GOOD: list[tuple[str, dict[str, Any], AlgorithmSpec]] = [
 ]
 
 BAD: list[tuple[str, dict[str, Any], str, str]] = [
-    ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); none is set"),
+    ("tuner", {}, "", "needs either name (a built-in tuner) or className (your own); neither is set"),
     ("tuner", {"name": "TPE", "className": "a.B"}, "", "both are set; keep one"),
     ("tuner", {"name": "TPE", "codeDirectory": "."}, "codeDirectory", "belongs to className"),
     ("tuner", {"name": "Rendom"}, "name", "there is no tuner 'Rendom'; did you mean Random?"),
@@ -129,7 +129,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         "must be 'maximize' or 'minimize'",
     ),
     ("tuner", {"name": "TPE", "classArgs": {"seed": True}}, "classArgs.seed", "must be a whole number"),
-    ("tuner", {"name": "TPE", "classArgs": {"gama": 1}}, "classArgs.gama", "TPE has no such argument; it takes"),
+    (
+        "tuner",
+        {"name": "TPE", "classArgs": {"gama": 1}},
+        "classArgs.gama",
+        "TPE does not have this argument; its arguments:",
+    ),
     (
         "tuner",
         {"name": "TPE", "classArgs": {"tpe_args": 1}},
@@ -158,7 +163,12 @@ BAD: list[tuple[str, dict[str, Any], str, str]] = [
         ]
     ),
     ("tuner", {"name": "Random", "classArgs": {"seed": "x"}}, "classArgs.seed", "must be a whole number, not text"),
-    ("tuner", {"name": "GridSearch", "classArgs": {"step": 1}}, "classArgs.step", "GridSearch has no such argument"),
+    (
+        "tuner",
+        {"name": "GridSearch", "classArgs": {"step": 1}},
+        "classArgs.step",
+        "GridSearch does not have this argument",
+    ),
     ("tuner", {"className": "BeeTuner"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a b.C"}, "className", "must name a module and a class"),
     ("tuner", {"className": "a.2C"}, "className", "must name a module and a class"),
@@ -208,7 +218,7 @@ def accepted(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
                 yield {name: raw}
 
 
-#: What a tuner needs beside each of its arguments alone.
+#: Arguments that a tuner requires in addition to each argument.
 BESIDE: dict[str, dict[str, Any]] = {
     "BOHB": {"max_budget": 9},
     "GPTuner": {"selection_num_warm_up": 200, "selection_num_starting_points": 10},  # less to compute
@@ -281,7 +291,7 @@ def test_class_in_a_file_with_hyphen_or_digit_is_taken(load_with: Load, name: st
     assert load_with(assessor={"className": name}).assessor.class_name == name
 
 
-def test_a_stored_experiment_may_name_an_algorithm_of_another_release(load_with: Load) -> None:
+def test_stored_experiment_may_name_unknown_algorithm(load_with: Load) -> None:
     canonical = {**load_with().canonical, "tuner": {"name": "PPO", "classArgs": {"lam": 9}}}
     assert from_canonical(canonical).tuner == AlgorithmSpec(name="PPO", class_args={"lam": 9})
 
@@ -308,7 +318,7 @@ def test_a_space_that_the_tuner_refuses_as_a_whole_is_refused(
 
 
 @pytest.mark.parametrize("mode", ["maximize", "minimize"])
-def test_without_a_tuner_auto_searches_in_the_direction_that_is_written(load_with: Load, mode: str) -> None:
+def test_auto_without_tuner_searches_in_given_direction(load_with: Load, mode: str) -> None:
     spec = load_with(tuner=None, optimizeMode=mode)
     assert spec.tuner == AlgorithmSpec(name="Auto", class_args={"optimize_mode": mode})
     assert direction.find(spec.canonical) == Direction(mode=OptimizeMode(mode))
@@ -325,10 +335,10 @@ def test_without_a_tuner_and_a_direction_both_are_offered(refusals: Refusals) ->
 
 
 @pytest.mark.parametrize("tuner", [{"name": "TPE"}, {"name": "Auto", "classArgs": {"optimize_mode": "minimize"}}])
-def test_a_direction_beside_a_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
+def test_optimize_mode_with_tuner_is_refused(refusals: Refusals, tuner: dict[str, Any]) -> None:
     [problem] = refusals(tuner=tuner, optimizeMode="maximize")
     assert problem.field == "optimizeMode"
-    assert problem.message == "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode"
+    assert problem.message == "replaces tuner, and tuner is set, too; write tuner.classArgs.optimize_mode"
 
 
 @pytest.mark.parametrize("arguments", [None, {}, {"optimize_mode": None}, {"seed": 1}])

@@ -130,7 +130,7 @@ def test_log_directory_need_not_be_there(folder: Path) -> None:
     assert load(text(logDir="no/such"), directory=folder).working_directory == str(folder.resolve() / "no/such")
 
 
-def test_without_a_tuner_auto_runs_in_the_direction_that_is_written(folder: Path) -> None:
+def test_auto_without_tuner_uses_given_direction(folder: Path) -> None:
     spec = load(text(tuner=None, optimizeMode="maximize"), directory=folder)
     assert (spec.tuner.name, spec.tuner.class_args) == ("Auto", {"optimize_mode": "maximize"})
 
@@ -147,8 +147,8 @@ def test_user_class_is_converted(folder: Path) -> None:
 
 
 ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [
-    ({"builtinTunerName": "TPE", "className": "Mine"}, "tuner.className", "builtinTunerName is given too; keep one"),
-    ({"codeDir": ".", "className": "M"}, "tuner.classFileName", "is required and not set; a class of your own has"),
+    ({"builtinTunerName": "TPE", "className": "Mine"}, "tuner.className", "builtinTunerName is set, too; keep one"),
+    ({"codeDir": ".", "className": "M"}, "tuner.classFileName", "is required and not set; your own class requires"),
     ({"codeDir": ".", "classFileName": "m.txt", "className": "M"}, "tuner.classFileName", "must name a Python file"),
     ({"codeDir": ".", "classFileName": "no.py", "className": "M"}, "tuner.classFileName", "there is no file"),
     ({"builtinTunrName": "TPE"}, "tuner.builtinTunrName", "did you mean builtinTunerName?"),
@@ -166,15 +166,15 @@ def test_wrong_algorithm_is_refused(folder: Path, tuner: dict[str, Any], field: 
 OTHERS: list[tuple[dict[str, Any], str, str]] = [
     ({"multiPhase": True}, "multiPhase", "multi-phase trials are not supported"),
     ({"useAnnotation": True}, "useAnnotation", "code annotation is not supported"),
-    ({"logDir": "/dev/null/logs"}, "logDir", "cannot be made"),
+    ({"logDir": "/dev/null/logs"}, "logDir", "cannot be created"),
     ({"logCollection": "ftp"}, "logCollection", "must be 'http' or 'none'"),
     ({"maxExecDuration": "soon"}, "maxExecDuration", "must be a duration"),
     ({"maxTrialNum": 0}, "maxTrialNum", "must be from 1 to"),
     ({"trial": None}, "trial", "is required and not set"),
     ({"trial": {"command": "x"}}, "trial.codeDir", "is required and not set"),
-    ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform", "dlc has no form in NNI's first format"),
+    ({"trainingServicePlatform": "dlc"}, "trainingServicePlatform", "dlc does not exist in NNI's first format"),
     ({"trainingServicePlatform": "hybrid"}, "hybridConfig.trainingServicePlatforms", "list at least one platform"),
-    ({"advisor": {"builtinAdvisorName": "BOHB"}}, "tuner", "advisor is given too"),
+    ({"advisor": {"builtinAdvisorName": "BOHB"}}, "tuner", "advisor is set, too"),
     (
         {"tuner": {"builtinTunerName": "Hyperband", "classArgs": {"R": 9}}},
         "tuner.classArgs",
@@ -200,9 +200,9 @@ def test_mixed_formats_are_refused_with_their_lines(folder: Path) -> None:
     assert found["maxTrialNumber"].message == f"{mark}; there it is maxTrialNum"
 
 
-def test_a_first_format_without_its_platform_says_what_is_missing(folder: Path) -> None:
+def test_first_format_without_platform_names_missing_field(folder: Path) -> None:
     found = problems(folder, trainingServicePlatform=None)
-    assert "which needs trainingServicePlatform" in found["trial"].message
+    assert "which requires trainingServicePlatform" in found["trial"].message
     assert found["searchSpacePath"].message.endswith("here it is searchSpaceFile")
 
 
@@ -211,7 +211,7 @@ def test_field_without_effect_is_named(tmp_path: Path, folder: Path) -> None:
     file.write_text(text(description="d", versionCheck=True, trial={**MINIMAL["trial"], "nasMode": "classic_mode"}))
     losses = {loss.field: loss.message for loss in convert_file(file)[1]}
     assert losses.keys() == {"authorName", "description", "versionCheck", "trial.nasMode"}
-    with pytest.raises(ConfigInvalid, match="is in NNI's second format already"):
+    with pytest.raises(ConfigInvalid, match="has NNI's second format already"):
         convert_file(EXAMPLES / "v2-aml.yml")
 
 

@@ -139,7 +139,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("logLevel", "loud", "must be 'fatal', 'error', 'warning', 'info', 'debug' or 'trace', not 'loud'"),
     ("logLevel", 3, "must be 'fatal'"),
     ("experimentWorkingDirectory", 3, "must be text"),
-    ("experimentWorkingDirectory", "n" * 300, "cannot be made: File name too long"),
+    ("experimentWorkingDirectory", "n" * 300, "cannot be created: File name too long"),
     ("tunerGpuIndices", [], "must name at least one GPU"),
     ("tunerGpuIndices", [0, 0], "names GPU 0 twice"),
     ("tunerGpuIndices", -1, "negative"),
@@ -163,7 +163,7 @@ def test_good_value_is_read(load_with: Load, field: str, value: object, attribut
 
 def test_share_without_max_trial_number_is_refused(refusals: Refusals, load_with: Load) -> None:
     (problem,) = refusals(maxFailedTrials="20%")
-    assert problem.field == "maxFailedTrials" and "a percentage is one of maxTrialNumber" in problem.message
+    assert problem.field == "maxFailedTrials" and "a percentage requires maxTrialNumber" in problem.message
     assert load_with(maxFailedTrials="20%", maxTrialNumber=9).max_failed_trials == 1
 
 
@@ -199,7 +199,7 @@ def test_working_directory_below_a_file_is_refused(refusals: Refusals, tmp_path:
     wanted = "broken" if below == "broken" else f"file/{below}".rstrip("/")
     [problem] = refusals(experimentWorkingDirectory=wanted)
     assert (problem.file, problem.field) == ("bee.yml", "experimentWorkingDirectory") and problem.line > 0
-    assert f"cannot be made: {tmp_path.resolve() / 'file'} is no folder" in problem.message
+    assert f"cannot be created: {tmp_path.resolve() / 'file'} is not a folder" in problem.message
 
 
 def test_working_directory_without_permission_is_refused(
@@ -209,7 +209,7 @@ def test_working_directory_without_permission_is_refused(
     monkeypatch.setattr(os, "access", lambda path, _: not path.endswith("shut"))  # the tests may run as root
     for wanted in ("shut", "shut/sub"):
         [problem] = refusals(experimentWorkingDirectory=wanted)
-        assert "shut is not yours to write to" in problem.message
+        assert "you may not write to" in problem.message
     canonical = {**load_with().canonical, "experimentWorkingDirectory": str(tmp_path / "shut")}
     assert from_canonical(canonical).working_directory == str(tmp_path / "shut")
     text = json.dumps({**MINIMAL, "experimentWorkingDirectory": "shut"})
@@ -255,7 +255,7 @@ def test_a_misspelled_required_field_is_one_problem(refusals: Refusals) -> None:
 
 def test_unknown_field_lists_known_fields(refusals: Refusals) -> None:
     [problem] = refusals(honey=1)
-    assert "unknown field; known here: experimentName, " in problem.message
+    assert "unknown field; fields here: experimentName, " in problem.message
 
 
 def test_stored_experiment_may_hold_values_refused_now(load_with: Load) -> None:
@@ -308,24 +308,24 @@ def test_the_mode_of_folders_on_shared_storage(tmp_path: Path, written: str, mod
         assert storage is not None and storage["mode"] == mode
 
 
-def test_variables_that_are_kept_are_a_list_of_names(load_with: Load) -> None:
+def test_caller_environment_is_a_list_of_names(load_with: Load) -> None:
     assert load_with(callerEnvironment=["PATH", "PATH", "HOME"]).caller_environment == ("PATH", "HOME")
     assert load_with(callerEnvironment=[]).kept_of({"A": "1"}) == {}
     assert load_with().kept_of({"A": "1"}) == {"A": "1"}
     for wrong in ("PATH", [1], ["A=B"], [""]):
-        with pytest.raises(ConfigInvalid, match="must be a list of names of variables"):
+        with pytest.raises(ConfigInvalid, match="must be a list of names of environment variables"):
             load_with(callerEnvironment=wrong)
 
 
-def test_experiments_to_start_from_are_a_list_of_ids(load_with: Load) -> None:
+def test_warm_start_is_a_list_of_ids(load_with: Load) -> None:
     assert load_with(warmStart=["abcdefgh", "X-1", "abcdefgh"]).warm_start == ("abcdefgh", "X-1")
     assert load_with().warm_start == ()
     for wrong in ("abcdefgh", [12345678], ["../x"], [""], ["a" * 33]):
-        with pytest.raises(ConfigInvalid, match="warmStart: must be a list of ids of experiments"):
+        with pytest.raises(ConfigInvalid, match="warmStart: must be a list of experiment ids"):
             load_with(warmStart=wrong)
 
 
-def test_a_mount_point_in_the_code_is_refused_with_the_place_where_it_is(tmp_path: Path) -> None:
+def test_mount_point_in_code_is_refused_with_place(tmp_path: Path) -> None:
     config = {**MINIMAL, "sharedStorage": {**SHARED, "localMountPoint": "mnt"}}
     with pytest.raises(ConfigInvalid) as refused:
         load(yaml.safe_dump(config), directory=tmp_path)
@@ -389,4 +389,4 @@ def test_a_field_at_the_wrong_level_is_refused_with_its_place(
     with pytest.raises(ConfigInvalid) as refused:
         load(yaml.safe_dump({**MINIMAL, **fields}), directory=tmp_path)
     problems = {problem.field: problem.message for problem in refused.value.problems}
-    assert problems[field] == f"is not known here; it belongs {where}"
+    assert problems[field] == f"is unknown here; it belongs {where}"

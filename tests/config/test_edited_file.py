@@ -63,7 +63,7 @@ def test_unchanged_or_removed_file_is_quiet(edited: Edited) -> None:
     assert edited.look() == ""
 
 
-def test_edits_are_named_with_what_to_do(edited: Edited) -> None:
+def test_edits_are_listed_with_advice(edited: Edited) -> None:
     edited.write(maxTrialNumber=9, tuner={"name": "TPE", "classArgs": {"optimize_mode": "maximize", "seed": 2}})
     told = edited.look()
     assert str(edited.path) in told and "These fields have no effect: maxTrialNumber, tuner.classArgs.seed." in told
@@ -85,7 +85,7 @@ def test_edit_that_was_applied_is_quiet(edited: Edited) -> None:
 
 def test_invalid_file_is_named(edited: Edited) -> None:
     edited.path.write_text("x: [")
-    assert "It is not a valid experiment file now" in edited.look() and "not valid YAML" in edited.look()
+    assert "It is no longer a valid experiment file" in edited.look() and "not valid YAML" in edited.look()
 
 
 def test_text_without_a_file_leaves_no_record(edited: Edited) -> None:

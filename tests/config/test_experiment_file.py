@@ -135,7 +135,7 @@ def test_every_problem_is_named_with_file_line_and_field(file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "# nothing", "null", "- a", "just text", "5"])
 def test_a_config_is_a_mapping(text: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="a config is a mapping"):
+    with pytest.raises(ConfigInvalid, match="a config must be a mapping"):
         load(text, directory=tmp_path)
 
 
@@ -154,14 +154,14 @@ def test_invalid_utf_8_is_refused_with_its_line(tmp_path: Path) -> None:
         read_file(file)
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+def test_byte_order_mark_is_not_part_of_first_key(tmp_path: Path) -> None:
     file = tmp_path / "bee.yml"
     text = (EXAMPLES / "valid/local-inline.yml").read_text().replace("../code", ".")
     file.write_bytes(b"\xef\xbb\xbf" + text.split("\n", 1)[1].encode())
     assert read_file(file).spec.trial_concurrency == 1
 
 
-@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a file")])
+@pytest.mark.parametrize(("name", "words"), [("missing.yml", "No such file"), ("", "not a regular file")])
 def test_a_file_that_cannot_be_read(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigInvalid, match=words):
         read_file(tmp_path / name)
@@ -179,7 +179,7 @@ def test_a_huge_text_is_refused_as_a_file_is(tmp_path: Path) -> None:
         load("#" * (2**20 - 1) + "é", directory=tmp_path)
 
 
-def test_a_vanished_code_directory_does_not_stop_a_stored_experiment(tmp_path: Path) -> None:
+def test_missing_code_directory_keeps_stored_experiment_valid(tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     text = (EXAMPLES / "valid/local-inline.yml").read_text().replace("../code", "code")
@@ -294,7 +294,7 @@ def test_any_valid_config_survives_the_store(
     assert None not in spec.canonical.values()
 
 
-def test_importing_the_loader_imports_neither_yaml_nor_a_platform() -> None:
+def test_loader_import_skips_yaml_and_platforms() -> None:
     program = "import sys, nni_manager.config.experiment_file; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "nni_manager.config.dialects.dialect_v2" in modules

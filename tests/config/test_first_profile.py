@@ -83,8 +83,8 @@ def test_config_of_the_second_format_stays() -> None:
         ({"clusterMetaData": ["codeDir"]}, "TypeError"),
     ],
 )
-def test_config_that_cannot_be_converted_is_refused_in_one_sentence(fields: dict[str, Any], reason: str) -> None:
+def test_unconvertible_config_is_refused_with_one_sentence(fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigInvalid, match=reason) as refused:
         from_canonical({**LOCAL, **fields})
     assert len(refused.value.problems) == 1
-    assert str(refused.value).endswith("it can be viewed, but not go on")
+    assert str(refused.value).endswith("You can view the experiment, but not continue it")

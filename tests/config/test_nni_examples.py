@@ -53,7 +53,7 @@ ELSEWHERE = {
 VALID = (*LOCAL, *ELSEWHERE)
 #: File → everything that is wrong: line, field, words.
 REFUSED: dict[str, list[tuple[int, str, str]]] = {
-    "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is a tuner and an assessor in one")],
+    "invalid/advisor-and-tuner.yml": [(6, "advisor", "an advisor is both tuner and assessor")],
     "invalid/bad-memory.yml": [(14, "trainingService.trialMemorySize", "must be an amount of memory such as 8GB")],
     "invalid/both-pai-configs.yml": [(13, "trainingService.openpaiConfigFile", "openpaiConfig is set, too")],
     "invalid/gpu-index-duplicate.yml": [(7, "trainingService.gpuIndices", "names GPU 0 twice")],
@@ -63,8 +63,8 @@ REFUSED: dict[str, list[tuple[int, str, str]]] = {
         (9, "trial.memoryMB", "is required and not set"),
     ],
     "invalid/placeholder.yml": [
-        (16, "kubeflowConfig.nfs.server", "the placeholder {your_nfs_server_ip} is still there"),
-        (16, "kubeflowConfig.nfs.path", "the placeholder {your_nfs_server_export_path} is still there"),
+        (16, "kubeflowConfig.nfs.server", "contains the placeholder {your_nfs_server_ip}"),
+        (16, "kubeflowConfig.nfs.path", "contains the placeholder {your_nfs_server_export_path}"),
     ],
     "invalid/tf-with-master.yml": [(11, "trial.master", "is not valid with tf-operator")],
     "invalid/unknown-field.yml": [(4, "trialConcurency", "did you mean trialConcurrency?")],
@@ -87,7 +87,7 @@ def test_valid_example_keeps_its_canonical_form(name: str) -> None:
     spec = read_file(EXAMPLES / name).spec
     assert from_canonical(spec.canonical) == spec
     text = str(spec.canonical).replace("not-a-real-id", "an-id")
-    assert "not-a-real" not in text, "a secret is no part of the config"
+    assert "not-a-real" not in text, "a secret is not part of the config"
 
 
 @pytest.mark.parametrize("name", VALID)
@@ -96,7 +96,7 @@ def test_valid_example_is_admitted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["seed-dlc.yml", "v2-kubeflow-tf.yml", "v2-dlts-proposed.yml"])
-def test_a_platform_that_cannot_mount_shared_storage_says_what_to_write(name: str) -> None:
+def test_platform_without_shared_storage_gives_advice(name: str) -> None:
     storage = {
         "storageType": "NFS",
         "localMountPoint": "/mnt",

@@ -47,7 +47,7 @@ def test_tuners_that_search_for_several(tmp_path: Path, tuner: str) -> None:
         (TPE + "objectives: accuracy\n", 6, "objectives", "must be a mapping of names to values"),
         (TPE + BOTH + 'constraints:\n  memory: "8"\n', 8, "constraints.memory", 'such as "<= 8"'),
         (TPE + BOTH + "constraints: {memory: 8}\n", 7, "constraints.memory", 'such as "<= 8"'),
-        (TPE + 'constraints: {memory: "<= 8"}\n', 6, "constraints", "belongs to objectives, which is not set; add"),
+        (TPE + 'constraints: {memory: "<= 8"}\n', 6, "constraints", "requires objectives, which is not set; add"),
         (
             "tuner: {name: GridSearch}\n" + BOTH,
             5,
@@ -62,11 +62,11 @@ def test_tuners_that_search_for_several(tmp_path: Path, tuner: str) -> None:
             "objectives sets the directions; remove this argument",
         ),
         ("tuner: {name: NSGA2}\n", 5, "tuner.name", "NSGA2 searches for objectives; add for example objectives"),
-        (TPE + BOTH + "assessor: {name: Medianstop}\n", 7, "assessor", "judges one number, but objectives is set"),
+        (TPE + BOTH + "assessor: {name: Medianstop}\n", 7, "assessor", "uses one number, but objectives is set"),
         (TPE + "objective: {a: maximize}\n", 6, "objective", "did you mean objectives"),
     ],
 )
-def test_a_mistake_is_named(tmp_path: Path, text: str, line: int, field: str, words: str) -> None:
+def test_mistake_is_named(tmp_path: Path, text: str, line: int, field: str, words: str) -> None:
     with pytest.raises(ConfigInvalid, match=words) as refused:
         load(BASE + text, directory=tmp_path, file="experiment.yml")
     [problem] = refused.value.problems

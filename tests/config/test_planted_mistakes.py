@@ -23,7 +23,7 @@ def test_there_are_enough_mistakes() -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=range(len(MISTAKES)))
-def test_a_mistake_is_named(mistake: dict[str, Any]) -> None:
+def test_mistake_is_named(mistake: dict[str, Any]) -> None:
     text = (EXAMPLES / mistake["file"]).read_text()
     assert mistake["right"] in text
     with pytest.raises(ConfigInvalid) as refused:

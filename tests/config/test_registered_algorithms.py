@@ -49,10 +49,10 @@ def test_algorithm_is_registered_replaced_and_unregistered(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["TPE", "random", "grid", "BatchTuner", "hyperband"])
-def test_names_of_nnis_own_are_taken(tmp_path: Path, name: str) -> None:
+def test_nni_names_cannot_be_registered(tmp_path: Path, name: str) -> None:
     with pytest.raises(Conflict, match="built-in"):
         registered.register(tmp_path, tuner(name))
-    with pytest.raises(Conflict, match="stays"):
+    with pytest.raises(Conflict, match="cannot be removed"):
         registered.unregister(tmp_path, name)
 
 

@@ -58,14 +58,14 @@ def test_bad_files(refusals: Refusals, tmp_path: Path, text: str, line: int, wor
     assert words in problem.message
 
 
-def test_file_wins_over_a_search_space_beside_it(load_with: Load, tmp_path: Path) -> None:
+def test_search_space_file_overrides_search_space(load_with: Load, tmp_path: Path) -> None:
     (tmp_path / "space").write_text(GOOD[0])
     spec = load_with(searchSpace={"y": {"_type": "choice", "_value": [1]}}, searchSpaceFile="space")
     assert spec.search_space == SPACE
     assert ("NO_EFFECT", "searchSpace") in [(one.code, one.field) for one in spec.warnings]
 
 
-def test_stored_config_of_nni_has_the_space_beside_the_name_of_its_file(load_with: Load) -> None:
+def test_stored_nni_config_has_space_and_its_file_name(load_with: Load) -> None:
     canonical = {**load_with(searchSpace=SPACE).canonical, "searchSpaceFile": "/gone/space.json"}
     spec = from_canonical(canonical)
     assert spec.search_space == SPACE and "searchSpaceFile" not in spec.canonical
@@ -84,7 +84,7 @@ model:
         _type: randint
         _value: [5, 1]
 """
-PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width", "randint takes low <= x < high")]
+PLACES = [(1, "rate", "low of loguniform must be"), (9, "model._value[1].width", "randint draws low <= x < high")]
 
 
 def places(problems: list[Problem]) -> list[tuple[int, str, str]]:

@@ -85,13 +85,13 @@ REFUSED = [
     ("${TOKEN}", "refers to the variable TOKEN, which is not set; export TOKEN"),
     ("${EMPTY}", "refers to the variable EMPTY, which is not set"),
     ("file:missing", "there is no file"),
-    ("file:empty", "which holds no secret"),
+    ("file:empty", "which does not contain a usable secret"),
     ("******", "is masked"),
     ("${your token}", "the placeholder ${your token}"),
     ("${your_token}", "the placeholder ${your_token}"),
     ("{your_token}", "the placeholder {your_token}"),
     ("<your token>", "the placeholder <your token>"),
-    ("stored:scripted.token", "was not sent along"),
+    ("stored:scripted.token", "is not in the request"),
     (5, "must be text"),
     ("", "must not be empty"),
 ]
@@ -205,7 +205,7 @@ def test_secrets_in_addresses_of_storage_are_masked() -> None:
 def test_foreign_reference_is_refused(tmp_path: Path) -> None:
     spec = reading(tmp_path, scripted("${TOKEN}"), {"TOKEN": "t"}).spec
     credentials.require_known(spec, {"${TOKEN}": "t2"})
-    with pytest.raises(InvalidInput, match=r"\$\{PATH\} is none of this experiment's references; it has \$\{TOKEN\}"):
+    with pytest.raises(InvalidInput, match=r"this experiment has no reference \$\{PATH\}; its references: \$\{TOKEN\}"):
         credentials.require_known(spec, {"${PATH}": "x"})
     with pytest.raises(InvalidInput, match="is empty"):
         credentials.require_known(spec, {"${TOKEN}": ""})

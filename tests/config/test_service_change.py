@@ -58,7 +58,7 @@ def test_names_that_positions_do_not_give_are_written(tmp_path: Path) -> None:
     assert all("name" not in one for one in back.canonical["trainingService"])  # type: ignore[attr-defined]
 
 
-def test_an_adapter_is_not_told_the_name(tmp_path: Path) -> None:
+def test_adapter_does_not_get_the_name(tmp_path: Path) -> None:
     (platform,) = spec(tmp_path, {**SCRIPTED, "name": "scripted-7"}).platforms
     assert platform.service == "scripted-7"
     assert "name" not in platform.settings
@@ -72,7 +72,7 @@ def test_a_masked_secret_is_refused(tmp_path: Path) -> None:
 
 def test_a_reference_needs_its_value(tmp_path: Path) -> None:
     before = spec(tmp_path, SCRIPTED)
-    with pytest.raises(InvalidInput, match=r"refers to \$\{TOKEN\}, whose value is not known here; send it"):
+    with pytest.raises(InvalidInput, match=r"refers to \$\{TOKEN\}, whose value is unknown here; send it"):
         change(before, {**SCRIPTED, "token": "${TOKEN}"})
     after = change(before, {**SCRIPTED, "token": "${TOKEN}"}, **{"${TOKEN}": "hush"})
     assert after.platforms[0].settings["token"] == "${TOKEN}"
@@ -88,7 +88,7 @@ def test_removed_service_returns_with_its_settings(tmp_path: Path) -> None:
         service_change.read(before, other, known, {})
 
 
-def test_a_service_is_looked_at_anew_unless_only_other_machines_are_drained(tmp_path: Path) -> None:
+def test_service_is_checked_unless_only_drains_change(tmp_path: Path) -> None:
     machine = {"host": "a", "user": "me", "password": "hush"}
     section = {"platform": "remote", "trialGpuNumber": 0, "machineList": [machine]}
     before = spec(tmp_path, section, SCRIPTED)

@@ -125,7 +125,7 @@ def test_ports_may_be_left_to_the_daemon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "port: null\n"])
-def test_an_empty_file_is_no_file(tmp_path: Path, text: str) -> None:
+def test_empty_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "settings.yml").write_text(text)
     assert load({"data_dir": tmp_path}, {}) == Settings(data_dir=tmp_path.resolve())
 
@@ -173,18 +173,18 @@ def test_without_a_runtime_directory_of_the_user_it_is_in_tmp(environment: dict[
 def test_runtime_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "nni-manager").mkdir()
     monkeypatch.setattr(os, "getuid", lambda: 4242)
-    with pytest.raises(InvalidInput, match="is not a folder of this user"):
+    with pytest.raises(InvalidInput, match="is not a folder of your user"):
         runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
 
 
 def test_runtime_directory_that_is_a_link_or_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "nni-manager").symlink_to("elsewhere")
-    with pytest.raises(InvalidInput, match="is not a folder of this user"):
+    with pytest.raises(InvalidInput, match="is not a folder of your user"):
         runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
     (tmp_path / "nni-manager").unlink()
     (tmp_path / "nni-manager").touch()
-    with pytest.raises(InvalidInput, match="cannot be made or used: File exists"):
+    with pytest.raises(InvalidInput, match="cannot be created or used: File exists"):
         runtime_directory({"XDG_RUNTIME_DIR": str(tmp_path)})
 
 

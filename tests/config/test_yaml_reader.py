@@ -100,7 +100,7 @@ def test_duplicate_keys_are_faults() -> None:
 def test_ellipsis_is_a_fault_and_the_rest_is_read() -> None:
     document = parse("a: 1\n...\nb: 2\n...\n")
     assert document.root.value == {"a": 1, "b": 2}
-    assert document.faults == [(("...",), 2, "'...' stands for fields that are not printed; put them in its place")]
+    assert document.faults == [(("...",), 2, "'...' stands for omitted fields; replace it by the real fields")]
     assert parse("a: 1\n...\n").faults == [], "the end of a text"
     assert parse("a: |\n  x\n  ...\n  y\n").root.value == {"a": "x\n...\ny\n"}
 
@@ -117,12 +117,12 @@ REFUSED = [
     ("a: 1\nb: *hunter2", 2, "its anchor is missing"),
     ("a: &x [*x]", 1, "its anchor is missing"),
     ("? [a]\n: 1", 1, "a key must be text"),
-    ("a: 1\n---\nb: 2\n", 2, "has ended the config"),
+    ("a: 1\n---\nb: 2\n", 2, "ends the config"),
     ("a: b: c", 1, "not valid YAML"),
     ("a: 1\n\tb: 2", 2, "not valid YAML"),
     ("a: [1, 2", 1, "not valid YAML"),
-    ("a: \x00", 0, "no text file may hold"),
-    ("a: \ud800", 0, "no text file may hold"),
+    ("a: \x00", 0, "is not allowed in text"),
+    ("a: \ud800", 0, "is not allowed in text"),
     ('{\n"a": "\\ud83d\\ude00",\n"b": "\\ud83d"}', 3, "not valid YAML"),
     ('{\n"b": "\\ude00\\ud83d"}', 2, "not valid YAML"),
     ("<<: 5", 1, "takes an alias of a mapping"),

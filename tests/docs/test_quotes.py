@@ -25,7 +25,7 @@ def quotes() -> Iterator[str]:
 
 
 def said_in(path: Path) -> Iterator[str]:
-    """Texts of a module that are no docstrings; values in them are gaps."""
+    """Texts of a module that are not docstrings; values in them are gaps."""
     tree = ast.parse(path.read_text())
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):

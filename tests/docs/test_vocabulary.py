@@ -117,7 +117,7 @@ def test_every_type_of_a_dimension_is_in_the_table() -> None:
         assert rows[kind] == f"[{', '.join(names)}]"
 
 
-def test_every_argument_of_an_algorithm_is_there_with_its_default() -> None:
+def test_every_algorithm_argument_is_listed_with_default() -> None:
     rows = [row[:3] for row in table_rows(DOCS / "algorithms.md")]
     for catalogue in (tuners.CATALOGUE, assessors.CATALOGUE):
         for algorithm in catalogue.built_in:
@@ -154,7 +154,7 @@ async def test_every_group_of_routes_is_named(world: World) -> None:
 
 
 def _group(path: str) -> str:
-    """`/api/v1/experiments/{id}/trials/…` → `/api/v1/experiments/{id}/trials`; what acts on one is named beside it."""
+    """`/api/v1/experiments/{id}/trials/…` → `/api/v1/experiments/{id}/trials`; its actions are named next to it."""
     parts = path.split("/")
     is_part = len(parts) > 5 and parts[5] in ("events", "trials", "metrics", "logs", "analysis")
     return "/".join(parts[: 6 if is_part else 5 if parts[-1] == "{id}" else 4])

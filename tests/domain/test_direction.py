@@ -74,7 +74,7 @@ def test_warning_names_field_meaning_and_step() -> None:
     [own] = warnings({"advisor": {"className": "mine.Mine"}})
     assert str(own) == (
         "advisor.classArgs.optimize_mode: not set, so the highest result counts as best (direction not set); set"
-        " maximize or minimize; add that argument to the class if it has none"
+        " maximize or minimize; add that argument to the class if it is missing"
     )
 
 

@@ -44,7 +44,7 @@ def word(exit_code: int | None = None, signal: int | None = None, stderr: str = 
 RUNNER = {"0": word(0), "1": word(1, stderr="Traceback"), "15": word(signal=15), "9": word(signal=9)}
 
 
-def test_no_report_is_no_end() -> None:
+def test_missing_report_is_not_an_end() -> None:
     assert weigh(None, None) is None
 
 
@@ -92,7 +92,7 @@ def test_end_by_platform_and_runner(
 def test_disagreement_names_both_reports() -> None:
     found = weigh(OK, word(3))
     assert found is not None
-    assert found.disagreement == "the platform says SUCCEEDED (exit code 0), the runner says exit code 3"
+    assert found.disagreement == "the platform reports SUCCEEDED (exit code 0), the runner reports exit code 3"
 
 
 def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:

@@ -105,12 +105,12 @@ def test_the_last_line_is_printable_and_short() -> None:
             127,
             "sh: 1: ./go.sh: not found",
             "exit code 127: the command ./go.sh was not found; if that file exists, the interpreter in its first line"
-            " does not, as where the line ends with CRLF (dos2unix converts it)",
+            " does not, for example because the line ends with CRLF (convert it with dos2unix)",
         ),
         (127, "", "exit code 127: a command was not found"),
         (127, "exec failed", "exit code 127: a command was not found: exec failed"),
     ],
 )
-def test_the_reason_has_the_last_words_and_names_a_missing_command(code: int, last_words: str, words: str) -> None:
+def test_reason_has_last_line_and_missing_command(code: int, last_words: str, words: str) -> None:
     told = reason_in_words("USER_CODE", f"exit code {code}", last_words)
     assert told == f"its command failed, {words} (USER_CODE)"

@@ -90,7 +90,7 @@ def test_advice_has_the_direction_of_the_class_and_stays_short() -> None:
     assert len(advice(ReportedResult(final=f'"{"x" * 9999}"'), TPE)) < 250
 
 
-def test_advice_is_printable_whatever_was_reported() -> None:
+def test_advice_is_always_printable() -> None:
     text = advice(ReportedResult(final='{"a\\u001b[2J": 1, "b\\u009b": 2}'), TPE)
     assert text.isprintable() and "report the key `default`" in text
 

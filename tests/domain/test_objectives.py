@@ -81,7 +81,7 @@ def test_the_worth_of_a_result() -> None:
         {"accuracy": True, "latency": 1},
     ],
 )
-def test_a_result_without_a_finite_number_for_each_objective_is_worth_nothing(result: object) -> None:
+def test_result_without_all_finite_objectives_has_no_worth(result: object) -> None:
     assert GOALS.judge(result) is None
 
 
@@ -95,7 +95,7 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
 
 @given(st.data(), st.integers(1, 4))
 @settings(max_examples=200, deadline=None)
-def test_the_set_is_what_a_comparison_of_all_with_all_finds(data: st.DataObject, objectives: int) -> None:
+def test_set_equals_pairwise_comparison(data: st.DataObject, objectives: int) -> None:
     """However the results are cut into the set so far and new ones."""
     loss = st.integers(0, 6).map(float)
     worth = st.tuples(st.tuples(*[loss] * objectives), st.sampled_from([0.0, 0.0, 1.0, 2.0, math.inf]))

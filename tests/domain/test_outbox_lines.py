@@ -101,7 +101,7 @@ def test_broken_line_is_dropped_alone(line: str) -> None:
     assert lines.count == 3
     assert [metric.number for metric in lines.metrics] == [0, 2]
     (sentence,) = lines.broken.values()
-    assert sentence.startswith("line 2 is no metric (")
+    assert sentence.startswith("line 2 is not a metric (")
     assert len(sentence) < 400
 
 
@@ -124,7 +124,7 @@ def test_nested_values_come_back_as_they_were() -> None:
     assert metric.value == 0.5
 
 
-def test_no_lines_are_no_metrics() -> None:
+def test_empty_input_has_no_metrics() -> None:
     assert parse_own([]) == Lines(count=0, metrics=(), broken={})
     assert parse_nni([]) == Lines(count=0, metrics=(), broken={})
 
@@ -213,7 +213,7 @@ def test_stretches_that_follow_each_other_are_one(cut: int) -> None:
 def test_a_line_that_is_too_long_is_named_with_the_limit() -> None:
     found = parse_own([protocol.TOO_LONG, '{"type": "final", "value": 1}'])
     (sentence,) = found.broken.values()
-    assert sentence == "line 1 is longer than 4194304 bytes, the most that is taken; report less at once"
+    assert sentence == "line 1 is longer than the maximum of 4194304 bytes; report less at once"
     assert (found.count, len(found.metrics)) == (2, 1)
 
 
@@ -237,10 +237,10 @@ def test_line_with_another_step_is_broken(step: str) -> None:
     lines = parse_own([f'{{"type": "intermediate", "value": 1, "step": {step}}}', GOOD])
     assert len(lines.metrics) == 1
     (sentence,) = lines.broken.values()
-    assert sentence.startswith("line 1 is no metric (step must be a whole number from 0 to 2**53 - 1): ")
+    assert sentence.startswith("line 1 is not a metric (step must be a whole number from 0 to 2**53 - 1): ")
 
 
 @pytest.mark.parametrize("step", ["3", *_ODD_STEPS])
-def test_final_result_counts_whatever_its_step(step: str) -> None:
+def test_final_result_counts_with_any_step(step: str) -> None:
     metric = only(parse_own([f'{{"type": "final", "value": 1, "step": {step}}}']))
     assert (metric.value, metric.step) == (1, None)

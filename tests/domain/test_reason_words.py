@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
         ("NEW_WORD", "x", "NEW_WORD, x (NEW_WORD)"),
     ],
 )
-def test_reason_in_words(reason: str | None, message: str, words: str) -> None:
+def test_reason_as_text(reason: str | None, message: str, words: str) -> None:
     assert reason_in_words(reason, message) == words
 
 

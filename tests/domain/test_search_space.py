@@ -224,7 +224,7 @@ def test_only_the_chosen_branch_is_asked_for_and_present() -> None:
 
 
 @given(units=st.lists(st.floats(0, 1), min_size=6, max_size=6))
-def test_picks_are_what_was_chosen(units: list[float]) -> None:
+def test_picks_match_choices(units: list[float]) -> None:
     space = parse(NESTED)
     chosen: dict[object, object] = {}
 
@@ -278,15 +278,15 @@ def test_a_choice_is_nested_only_if_all_its_elements_have_a_name() -> None:
         ({"_type": "uniform", "_value": {"low": 1}}, ("searchSpace.x", "[low, high]")),
         ({"_type": "uniform", "_value": [2, 1]}, ("searchSpace.x", "greater than high")),
         ({"_type": "uniform", "_value": [0, math.inf]}, ("searchSpace.x", "finite")),
-        ({"_type": "uniform", "_value": [-1e308, 1e308]}, ("searchSpace.x: high - low of uniform is beyond 1.8e308",)),
+        ({"_type": "uniform", "_value": [-1e308, 1e308]}, ("searchSpace.x: high - low of uniform exceeds 1.8e308",)),
         ({"_type": "quniform", "_value": [-1e308, 1e308, 1]}, ("high - low of quniform",)),
         ({"_type": "randint", "_value": [-1e308, 1e308]}, ("high - low of randint",)),
-        ({"_type": "normal", "_value": [0, 1e308]}, ("mu + 9 sigma of normal is beyond",)),
-        ({"_type": "qnormal", "_value": [-1.7e308, 1e307, 1]}, ("mu + 9 sigma of qnormal is beyond",)),
-        ({"_type": "lognormal", "_value": [1, 1.7e308]}, ("mu + 9 sigma of lognormal is beyond",)),
+        ({"_type": "normal", "_value": [0, 1e308]}, ("mu + 9 sigma of normal exceeds",)),
+        ({"_type": "qnormal", "_value": [-1.7e308, 1e307, 1]}, ("mu + 9 sigma of qnormal exceeds",)),
+        ({"_type": "lognormal", "_value": [1, 1.7e308]}, ("mu + 9 sigma of lognormal exceeds",)),
         ({"_type": "uniform", "_value": [0, True]}, ("searchSpace.x", "high", "True")),
         ({"_type": "loguniform", "_value": ["1e-4", 1]}, ("searchSpace.x", "'1e-4'", "without quotes")),
-        ({"_type": "loguniform", "_value": [-4, 1]}, ("searchSpace.x", "no exponent")),
+        ({"_type": "loguniform", "_value": [-4, 1]}, ("searchSpace.x", "not an exponent")),
         ({"_type": "quniform", "_value": [0, 1, 0]}, ("searchSpace.x", "q must be")),
         ({"_type": "normal", "_value": [0, 0]}, ("searchSpace.x", "sigma")),
         ({"_type": "randint", "_value": [3, 3]}, ("searchSpace.x", "randint")),
@@ -294,14 +294,14 @@ def test_a_choice_is_nested_only_if_all_its_elements_have_a_name() -> None:
         ({"_type": "choice", "_value": [{"_name": "a", "y": 3}]}, ("searchSpace.x.a.y", "_type")),
     ],
 )
-def test_a_bad_dimension_is_named_in_one_sentence(spec: object, words: tuple[str, ...]) -> None:
+def test_bad_dimension_is_named_in_one_sentence(spec: object, words: tuple[str, ...]) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse({"x": spec})
     assert all(word in str(caught.value) for word in words), caught.value
     assert "\n" not in str(caught.value)
 
 
-def test_a_bad_dimension_within_says_where_it_is() -> None:
+def test_bad_nested_dimension_names_its_place() -> None:
     branches = [{"_name": "a"}, {"_name": "b", "y": {"_type": "normal", "_value": [0, -1]}}]
     with pytest.raises(BadDimension) as caught:
         parse({"x": {"_type": "choice", "_value": branches}})
@@ -310,6 +310,6 @@ def test_a_bad_dimension_within_says_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("space", [[], "x", None, 3])
-def test_a_space_that_is_no_object_is_refused(space: object) -> None:
+def test_space_that_is_not_an_object_is_refused(space: object) -> None:
     with pytest.raises(InvalidInput, match="searchSpace"):
         parse(space)

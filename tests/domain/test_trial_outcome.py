@@ -124,7 +124,7 @@ def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> N
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
     if evidence in ("preempted", "lost"):
         assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
-        assert f"its end was not seen ({explain(EVIDENCE[evidence])})" in found.message
+        assert f"its end was not observed ({explain(EVIDENCE[evidence])})" in found.message
     else:
         status, reason = UNASKED[evidence, left]
         assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
@@ -132,7 +132,7 @@ def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> N
 
 @pytest.mark.parametrize("asked", StopRequest)
 @pytest.mark.parametrize("evidence", ["preempted", "lost"])
-def test_a_stop_that_was_asked_for_keeps_its_meaning_beside_a_final_result(evidence: str, asked: StopRequest) -> None:
+def test_stop_request_keeps_meaning_with_final_result(evidence: str, asked: StopRequest) -> None:
     found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
     assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
 
@@ -174,7 +174,7 @@ def test_failures_are_sorted(report: Observation, reason: str) -> None:
         (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
         (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
         (Observation(state=JobState.LOST), "its job was lost"),
-        (Observation(state=JobState.PREEMPTED), "the training service took its place away"),
+        (Observation(state=JobState.PREEMPTED), "the training service preempted it"),
         (Observation(state=JobState.FAILED), "its command failed"),
         (Observation(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),
     ],

@@ -72,7 +72,7 @@ async def test_cancelled_start_leaves_an_experiment_that_is_known(daemon: SlowDa
     experiment = AsyncExperiment()
     await cancelled(daemon, experiment.start())
     assert daemon.made == [experiment.id]
-    with pytest.raises(Conflict, match="exp1 was started already"):
+    with pytest.raises(Conflict, match="exp1 was already started"):
         await experiment.start()
     assert len(daemon.made) == 1 and not daemon.stopped
 
@@ -86,7 +86,7 @@ async def test_cancelled_start_that_fails_may_be_repeated(daemon: SlowDaemon) ->
     assert daemon.made == [experiment.id]
 
 
-async def test_experiment_of_a_block_that_is_cancelled_before_it_begins_is_stopped(daemon: SlowDaemon) -> None:
+async def test_block_cancelled_before_begin_stops_experiment(daemon: SlowDaemon) -> None:
     async def block() -> None:
         async with AsyncExperiment():
             raise AssertionError("not reached")
@@ -107,7 +107,7 @@ def test_experiment_that_two_threads_start_is_made_once(daemon: SlowDaemon) -> N
     with ThreadPoolExecutor(1) as other:
         first = other.submit(experiment.start)
         assert daemon.is_asked.wait(10)
-        with pytest.raises(Conflict, match="is being started"):
+        with pytest.raises(Conflict, match="is starting"):
             experiment.start()
         daemon.may_answer.set()
         first.result(timeout=10)

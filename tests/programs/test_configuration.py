@@ -61,7 +61,7 @@ def test_the_users_own_keys_stay_as_they_are() -> None:
     assert found == {"objectives": {"val_loss": "minimize"}, "trainingService": {"machineList": [{"userName": "a"}]}}
 
 
-def test_fields_come_on_top_of_a_file_whose_paths_start_at_its_folder(tmp_path: Path) -> None:
+def test_fields_override_file_and_paths_start_at_its_folder(tmp_path: Path) -> None:
     file = tmp_path / "experiment.yml"
     file.write_text("trialConcurrency: 1\nmaxTrialNumber: 5\n")
     plain = configuration.source(file, {}, None)
@@ -71,7 +71,7 @@ def test_fields_come_on_top_of_a_file_whose_paths_start_at_its_folder(tmp_path: 
     assert changed.directory == str(tmp_path)
 
 
-def test_a_text_is_told_from_a_path_by_its_line_break() -> None:
+def test_line_break_distinguishes_text_from_path() -> None:
     found = configuration.source("trialConcurrency: 1\nmaxTrialNumber: 5\n", {}, None)
     assert found.directory == os.getcwd() and "maxTrialNumber" in found.text
 

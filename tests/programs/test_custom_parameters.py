@@ -38,7 +38,7 @@ def test_row_of_a_table_is_taken() -> None:
     ("given", "message"),
     [
         ([1, 2], "parameters: must be a dict of names and values, not list"),
-        ({**GOOD, "foo": 1}, "parameters.foo: the search space has no such dimension; it has lr, n, opt"),
+        ({**GOOD, "foo": 1}, "parameters.foo: unknown dimension; the search space has lr, n, opt"),
         ({"lr": 1.5}, "parameters: n, opt are missing; the search space has lr, n, opt"),
         ({**GOOD, "lr": "0.5"}, "parameters.lr: must be a number, not '0.5'"),
         ({**GOOD, "lr": 10**400}, "parameters.lr: must be a number that fits into a float"),
@@ -46,9 +46,9 @@ def test_row_of_a_table_is_taken() -> None:
         ({**GOOD, "lr": float("nan")}, "parameters.lr: nan is not a finite number"),
         ({**GOOD, "lr": object()}, "parameters.lr: an object cannot be sent"),
         ({**GOOD, "n": 4.5}, "parameters.n: must be a whole number, not 4.5"),
-        ({**GOOD, "opt": "sgd"}, "parameters.opt: must be a dict with _name, which is one of sgd, adam"),
+        ({**GOOD, "opt": "sgd"}, "parameters.opt: must be a dict whose _name is one of sgd, adam"),
         ({**GOOD, "opt": {"_name": "sgd"}}, "parameters.opt: m is missing; the search space has m"),
-        ({**GOOD, "opt": {"_name": "adam", "m": 1}}, "parameters.opt.m: the search space has no such dimension"),
+        ({**GOOD, "opt": {"_name": "adam", "m": 1}}, "parameters.opt.m: unknown dimension"),
     ],
 )
 def test_wrong_parameters_are_refused_by_name(given: object, message: str) -> None:

@@ -78,7 +78,7 @@ def wait(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
 
 def test_daemon_that_dies_at_each_start_is_not_started_for_ever(wait: Any) -> None:
     experiment = Scripted((STATE, DIES))
-    with pytest.raises(NniManagerError, match="went away 6 times in a row"):
+    with pytest.raises(NniManagerError, match="exited 6 times in a row"):
         wait(experiment)
     assert experiment.started == [True] * 5
 
@@ -90,7 +90,7 @@ def test_daemon_that_was_ended_on_purpose_is_not_started(wait: Any) -> None:
     assert experiment.started == [False] * 3
 
 
-def test_daemon_that_dies_after_one_that_was_ended_is_started_again(wait: Any) -> None:
+def test_daemon_that_dies_after_a_stopped_one_is_restarted(wait: Any) -> None:
     experiment = Scripted((STATE, ENDS), (STATE, DIES), (STATE, DONE, ENDS))
     assert wait(experiment) is True
     assert experiment.started == [False, True]
@@ -101,7 +101,7 @@ def test_time_limit_counts_while_a_dead_daemon_is_waited_for(monkeypatch: pytest
     assert following.wait(Scripted((STATE, DIES)), 0.05, shown=False) is False
 
 
-def test_ctrl_c_stops_the_experiment_as_soon_as_waiting_has_begun() -> None:
+def test_ctrl_c_right_after_start_stops_experiment() -> None:
     """The first import after the call of `wait` is where it comes, early in it on a busy machine."""
     program = """
     import sys

@@ -35,7 +35,7 @@ def answer(**fields: object) -> dict[str, object]:
     return {**ANSWER, **fields}
 
 
-def test_a_trial_keeps_what_was_reported() -> None:
+def test_trial_keeps_reported_results() -> None:
     one = records.trial(ANSWER)
     assert math.isnan(one.result["default"]) and one.value is None and one.seconds == 2.5
     assert one.code_state == 2
@@ -92,7 +92,7 @@ def test_a_notebook_says_how_a_closed_page_is_opened() -> None:
     assert "<code>nnictl view k3v9x0qa</code>" in html.experiment({**STATE, "status": "STOPPED"}, records.trials([]))
 
 
-def test_a_notebook_escapes_what_a_manager_sends() -> None:
+def test_notebook_escapes_text_of_manager() -> None:
     tag = "<img src=x onerror=alert(1)>"
     best = {"value": tag, "parameters": {tag: tag}, "trialId": tag}
     state = {**STATE, "id": tag, "name": tag, "hold": {"sentence": tag}, "best": best, "directionNote": tag}

@@ -121,7 +121,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch, function: Callable[[Any], Any], *
 
 
 @pytest.mark.parametrize(("manager", "is_here"), [(None, True), ("http://gpu-box:8080", False)])
-def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
+def test_remote_manager_gets_no_local_paths(
     monkeypatch: pytest.MonkeyPatch, manager: str | None, is_here: bool
 ) -> None:
     """``local`` is the manager's machine then, whose Python must be asked for."""
@@ -132,7 +132,7 @@ def test_trials_of_a_manager_elsewhere_are_told_of_no_file_of_this_machine(
     assert asked["trainingService"] == {"platform": "local", **needs}
 
 
-def test_each_service_has_its_command_and_says_which_python_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_service_has_command_and_python_version(monkeypatch: pytest.MonkeyPatch) -> None:
     services = [{"platform": "local"}, {"platform": "remote", "machine_list": []}, {"platform": "dlts", "name": "dlts"}]
     asked = asked_for(monkeypatch, lambda parameters: 1, platform=services)
     local, remote, dlts = asked["trainingService"]
@@ -187,7 +187,7 @@ COUNT = 4
 TABLE = {"a": [1, 2], "b": (3.5, None)}
 
 
-def test_plain_functions_and_what_they_use_are_sent_without_a_package(empty: Path, tmp_path: Path) -> None:
+def test_plain_functions_are_sent_without_package(empty: Path, tmp_path: Path) -> None:
     """Recursion, functions that call each other, defaults, shared cells, globals, modules and their submodules."""
     here = dict(globals())
     source = """
@@ -239,7 +239,7 @@ def test_what_is_not_plain_is_left_to_cloudpickle(empty: Path) -> None:
     assert plain_function.dumps(later, lambda name: True) is not None
 
 
-def test_another_version_of_python_refuses_before_it_reads_the_function(empty: Path) -> None:
+def test_other_python_refuses_before_reading_function(empty: Path) -> None:
     sent = sent_function.prepare(lambda parameters: 1, empty, None)
     assert sent.what.startswith("function.marshal:")
     import trial_runner
@@ -264,9 +264,7 @@ def test_what_cannot_be_pickled_is_refused_with_its_reason(empty: Path) -> None:
         sent_function.prepare(lambda parameters: lock.acquire(), empty, None)
 
 
-def test_a_module_that_is_not_sent_is_named_with_the_folder_to_give(
-    helper: ModuleType, empty: Path, tmp_path: Path
-) -> None:
+def test_unsent_module_is_named_with_its_folder(helper: ModuleType, empty: Path, tmp_path: Path) -> None:
     def uses(parameters: object) -> object:
         return helper.call(parameters)
 
@@ -283,7 +281,7 @@ def test_without_cloudpickle_the_sentence_says_what_to_install(empty: Path, monk
         sent_function.prepare(lambda parameters: factor.value, empty, None)
 
 
-def test_a_text_that_looks_like_a_module_is_no_module() -> None:
+def test_text_like_a_module_is_not_a_module() -> None:
     import cloudpickle
 
     content = cloudpickle.dumps(lambda parameters: ("numpy", json.dumps(parameters)))
@@ -313,7 +311,7 @@ def scaled(parameters: Any) -> Any:
 scaled.__module__ = "__main__"  # as if the program defined it
 
 
-def test_code_directory_is_copied_for_trials_elsewhere_as_code_travels(empty: Path, tmp_path: Path) -> None:
+def test_code_directory_copy_follows_archive_rules(empty: Path, tmp_path: Path) -> None:
     folder = with_folder(tmp_path)
     sent = sent_function.prepare(scaled, empty, folder)
     assert os.readlink(empty / "link.py") == "helper.py" and not (empty / "big").exists()

@@ -76,7 +76,7 @@ def test_nested_choice_is_a_dict_of_branches() -> None:
         (lambda: space.quniform(0, 1, 0), "quniform: q must be greater than 0"),
         (lambda: space.normal(0, -1), "normal: sigma must be greater than 0"),
         (lambda: space.randint(0.5, 3), "randint: low must be a whole number"),  # type: ignore[arg-type]
-        (lambda: space.randint(3, 3), "randint: takes low <= x < high"),
+        (lambda: space.randint(3, 3), "randint: draws low <= x < high"),
         (lambda: space.choice(), "choice: options: none is given"),
         (lambda: space.choice({1, "a"}), "choice: options: a set whose elements cannot be sorted"),
         (lambda: space.choice({"a": 1}), "choice: options: the branch 'a' must be a dict of dimensions"),

@@ -57,7 +57,7 @@ def test_configs_are_written_as_experiment_files_spell_them(folder: Path) -> Non
     assert run(code, folder) == "ExperimentConfig does not have field(s) trial_comand\n"
 
 
-def test_mappings_become_objects_and_defaults_are_read_and_not_sent(folder: Path) -> None:
+def test_mappings_become_objects_and_defaults_stay_unsent(folder: Path) -> None:
     code = """if True:
         from nni.experiment import *
         machine = {"host": "h", "hostKey": "ssh-rsa x"}
@@ -161,7 +161,7 @@ def test_config_is_loaded_and_validated(folder: Path) -> None:
         ("Experiment(training_service='nowhere')", "ValueError: Bad training service platform: nowhere"),
     ],
 )
-def test_mistakes_are_told_at_their_line(folder: Path, line: str, error: str) -> None:
+def test_mistakes_are_reported_with_line(folder: Path, line: str, error: str) -> None:
     code = f"""if True:
         from nni.experiment import *
         try:
@@ -202,7 +202,7 @@ def test_experiment_is_resumed_and_viewed_by_its_id(folder: Path) -> None:
     run(code, folder, str(launching.free_port()))
 
 
-def test_run_ends_where_only_a_person_can_go_on(folder: Path) -> None:
+def test_run_ends_on_hold_for_user(folder: Path) -> None:
     (folder / "broken.py").write_text("""if True:
         from nni.tuner import Tuner
         class Broken(Tuner):

@@ -1,4 +1,4 @@
-"""A child process of which only a part is read."""
+"""A child process whose output is read in part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 _ENDLESS = "import os\nwhile True: os.write(1, bytes(65536))"
 
 
-async def test_process_that_writes_without_end_is_ended_once_enough_was_read() -> None:
+async def test_endless_output_is_cut_and_process_ended() -> None:
     for _ in range(20):  # whether asyncio has paused the pipe at that moment is chance
         async with asyncio.timeout(10):
             found = await child.read(

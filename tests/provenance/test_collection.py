@@ -270,7 +270,7 @@ async def test_filter_that_cannot_be_turned_off_is_a_problem(code: Path, program
 
 async def test_folder_without_git_says_so(tmp_path: Path) -> None:
     found = await look(tmp_path)
-    assert found["commit"] == "" and "no git repository" in found["problem"]
+    assert found["commit"] == "" and "not in a git repository" in found["problem"]
     found = await repository.look(str(tmp_path), {"PATH": "/nowhere"}, _NO_SECRETS)
     assert "no program git" in found["problem"]
     assert (await look(tmp_path / "missing"))["problem"]
@@ -295,7 +295,7 @@ def _plain(name: str) -> str:
 
 
 @pytest.mark.parametrize("text", ["exit 1", "echo nonsense", "echo 1"])
-async def test_program_that_is_no_python_says_so(tmp_path: Path, text: str) -> None:
+async def test_program_that_is_not_python_is_reported(tmp_path: Path, text: str) -> None:
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(stat.S_IRWXU)
@@ -312,7 +312,7 @@ async def test_command_that_hangs_is_ended(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
 
 
-async def test_record_is_what_rest_describes(code: Path) -> None:
+async def test_record_matches_rest_schema(code: Path) -> None:
     (code / "trial.py").write_text("use('from the environment')\n")
     environment = {**os.environ, "MY_TOKEN": "from the environment"}
     record: dict[str, Any] = await collect(

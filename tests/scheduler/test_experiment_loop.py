@@ -551,7 +551,7 @@ async def test_results_are_stored_before_they_are_acknowledged(
         assert not receipt.resend
         assert work.ask("SELECT count(*) FROM metrics") == 2
         assert work.ask("SELECT final_data FROM trials") == "NaN"
-        assert any("line 2 is no metric" in text and name in text for text in caplog.messages)
+        assert any("line 2 is not a metric" in text and name in text for text in caplog.messages)
         gap = await work.platform.host.deliver(name, "outbox/main.jsonl", 90, 95, ["x"])
         assert gap.resend
         again = await work.platform.host.deliver(name, "outbox/main.jsonl", 0, 60, lines)
@@ -784,7 +784,7 @@ async def test_late_platform_report_is_compared_with_the_runner_exit(
     work.platform.jobs[name] = Observation(state=JobState.FAILED, exit_code=1)
     task = asyncio.create_task(work.loop.run())
     await work.until(lambda: name in work.platform.forgotten)
-    assert f"Job {name}: the platform says FAILED (exit code 1), the runner says exit code 0" in caplog.text
+    assert f"Job {name}: the platform reports FAILED (exit code 1), the runner reports exit code 0" in caplog.text
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await work.database.close()
@@ -799,12 +799,12 @@ async def test_broken_lines_of_an_outbox_log_one_warning(
         (name,) = await work.runs(1)
         for start in range(0, 40_000, 10_000):
             await work.platform.host.deliver(name, "outbox/main.jsonl", start, start + 10_000, [""] * 10_000)
-        (warning,) = [text for text in caplog.messages if "is no metric" in text]
-        assert "line 1 is no metric" in warning and "and all later ones like it" in warning
+        (warning,) = [text for text in caplog.messages if "is not a metric" in text]
+        assert "line 1 is not a metric" in warning and "and all later ones like it" in warning
         nonsense = ["[" + "1" * number for number in range(1, 1000)]
         size = sum(len(line) + 1 for line in nonsense)
         await work.platform.host.deliver(name, "outbox/main.jsonl", 40_000, 40_000 + size, nonsense)
-        assert len([text for text in caplog.messages if "is no metric" in text]) == 10
+        assert len([text for text in caplog.messages if "is not a metric" in text]) == 10
 
 
 async def test_failing_adapter_exit_does_not_delay_daemons_end(monkeypatch: Patch, path: Path) -> None:

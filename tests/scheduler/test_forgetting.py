@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
 A, B = "nni_exp_exp1_trial_aaaaa", "nni_exp_exp1_trial_bbbbb"
 FAILED = Observation(state=JobState.FAILED, exit_code=1)
-BOTH = "the platform says FAILED (exit code 1), the runner says exit code 0"
+BOTH = "the platform reports FAILED (exit code 1), the runner reports exit code 0"
 
 
 class Bench:
@@ -98,7 +98,7 @@ async def test_reported_job_is_forgotten_without_observation(bench: Bench) -> No
     ("said", "report", "sentences"),
     [
         (0, FAILED, [f"Job {A}: {BOTH}"]),
-        (3, SUCCEEDED, [f"Job {A}: the platform says SUCCEEDED (exit code 0), the runner says exit code 3"]),
+        (3, SUCCEEDED, [f"Job {A}: the platform reports SUCCEEDED (exit code 0), the runner reports exit code 3"]),
         (0, SUCCEEDED, []),
         (3, FAILED, []),
     ],

@@ -878,7 +878,7 @@ def test_success_waits_longer_for_missing_results(channel: str, here: dict[str, 
 def test_a_success_without_all_its_results_says_so() -> None:
     missing = {"aaaaa": {"outbox/main.jsonl": (20, 70), "outbox/2.jsonl": (0, 9)}}
     (record,) = Plan(with_runner("aaaaa", said=EXIT_0, ago_ms=GRACE_MS), missing=missing).records(Finish)
-    assert "20 of 70 bytes of outbox/main.jsonl; 0 of 9 bytes of outbox/2.jsonl came in time" in record.message
+    assert "20 of 70 bytes of outbox/main.jsonl; 0 of 9 bytes of outbox/2.jsonl arrived in time" in record.message
     assert (record.status, record.disagreement) == ("SUCCEEDED", record.message)
 
 
@@ -963,7 +963,7 @@ def test_a_final_result_that_came_is_not_tried_again(state: str, spent: int, cha
     (record,) = Plan(told, retries={"aaaaa": (spent, 0)}).records(Finish)
     assert (record.status, record.reason) == ("SUCCEEDED", "")
     assert record.message == (
-        "its end was not seen (the node is gone); it counts as ended well, as its final result had come"
+        "its end was not observed (the node is gone); it counts as successful, because its final result is stored"
     )
 
 
@@ -1003,13 +1003,15 @@ def test_a_signal_that_was_sent_from_here_needs_no_explanation() -> None:
 def test_contradiction_is_recorded_with_both_reports(state: str, said: str, status: str) -> None:
     (record,) = Plan(with_runner("aaaaa", state, said=said), drained=("aaaaa",)).records(Finish)
     assert record.status == status
-    assert f"the platform says {state}" in record.disagreement and "the runner says exit code" in record.disagreement
+    assert (
+        f"the platform reports {state}" in record.disagreement and "the runner reports exit code" in record.disagreement
+    )
 
 
 def test_contradiction_about_a_given_up_attempt_is_recorded() -> None:
     found = Plan(with_runner("aaaaa", "SUCCEEDED", said=EXIT_3), drained=("aaaaa",), config=spec(max_trial_retries=1))
     (record,) = found.records(GiveUpAttempt)
-    assert "the platform says SUCCEEDED" in record.disagreement
+    assert "the platform reports SUCCEEDED" in record.disagreement
 
 
 @pytest.mark.parametrize(("state", "word"), [("RUNNING", EXIT_0), ("SUCCEEDED", ""), ("LOST", "")])

@@ -123,8 +123,8 @@ async def test_trial_message_names_overlong_line(world: RunnerWorld, caplog: pyt
     assert await world.reports.lines(world.runner, OUTBOX, 0, size, [protocol.TOO_LONG]) == size
     await world.reports.exited(world.runner, {**EXIT_0, "outboxes": {OUTBOX: size}})
     trial = await world.ended()
-    assert trial["status"] == "SUCCEEDED" and "longer than 4194304 bytes" in trial["message"]
-    assert "line 1 is longer than 4194304 bytes, the most that is taken; report less at once" in caplog.text
+    assert trial["status"] == "SUCCEEDED" and "longer than the maximum of 4194304 bytes" in trial["message"]
+    assert "line 1 is longer than the maximum of 4194304 bytes; report less at once" in caplog.text
 
 
 async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ async def test_a_success_whose_results_did_not_come_says_so(tmp_path: Path, monk
         await world.register()
         await world.reports.exited(world.runner, {**EXIT_0, "outboxes": {OUTBOX: 40}})
         trial = await world.ended()
-    assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} came in time" in trial["message"]
+    assert trial["status"] == "SUCCEEDED" and f"0 of 40 bytes of {OUTBOX} arrived in time" in trial["message"]
 
 
 async def test_outbox_name_that_is_not_utf8_is_escaped(world: RunnerWorld) -> None:

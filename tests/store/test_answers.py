@@ -171,9 +171,9 @@ def test_a_success_without_a_usable_result_says_why(
     if lines:
         chunk = OutboxPart(job_name=job, outbox="outbox/main.jsonl", start=0, end=9, lines=lines, metrics=found)
         metrics.store(connection, chunk, 0)
-    end(connection, "aaaaa", message="its end was not seen")
+    end(connection, "aaaaa", message="its end was not observed")
     shown = strict(answers.trial(connection, "aaaaa"))["message"]
-    assert shown == "; ".join(filter(None, ("its end was not seen", said)))
+    assert shown == "; ".join(filter(None, ("its end was not observed", said)))
 
 
 def test_an_infinite_result_is_never_the_best_and_takes_no_place(connection: sqlite3.Connection) -> None:

@@ -83,8 +83,12 @@ def test_unknown_names_are_explained(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("TPE", {"sed": 1}, "classArgs.sed: TPE has no such argument; it knows optimize_mode, seed, tpe_args"),
-        ("GridSearch", {"seed": 1}, "classArgs.seed: GridSearch has no such argument; it takes none"),
+        (
+            "TPE",
+            {"sed": 1},
+            "classArgs.sed: TPE does not have this argument; its arguments: optimize_mode, seed, tpe_args",
+        ),
+        ("GridSearch", {"seed": 1}, "classArgs.seed: GridSearch does not have this argument; it takes no arguments"),
     ],
 )
 def test_wrong_arguments_are_named(name: str, arguments: dict[str, Any], words: str) -> None:

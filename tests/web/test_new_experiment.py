@@ -48,7 +48,10 @@ async def test_errors_are_shown_at_their_lines(visitor: httpx.AsyncClient, world
 
 async def test_paths_must_be_absolute(visitor: httpx.AsyncClient, world: World) -> None:
     answer = await send(visitor, right(world, trialCodeDirectory="code"))
-    assert answer.status_code == 400 and "code must be an absolute path: it is looked for on" in Page(answer.text).text
+    assert (
+        answer.status_code == 400
+        and "code must be an absolute path, because the daemon is on" in Page(answer.text).text
+    )
     missing = await send(visitor, right(world, trialCodeDirectory=None))
     assert "trialCodeDirectory" in missing.text and missing.status_code == 400
     assert "Its paths must be absolute" in (await get(visitor, "/new")).text

@@ -1,1 +1,1 @@
-"""The answers: functions that compute the fields of an answer; `questions` says which one answers what."""
+"""Functions that compute the fields of an answer; `questions` maps queries to them."""

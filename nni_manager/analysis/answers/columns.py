@@ -1,6 +1,6 @@
-"""``columns``: what the columns of an experiment hold: statuses, keys of results, parameters.
+"""``columns``: the columns of an experiment: statuses, keys of results, parameters.
 
-An `Axis` of a chart has the values of one of them.
+An `Axis` of a chart has the values of one column.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nni_manager.analysis.json_text import numbers, short
 from nni_manager.analysis.query import DEFAULT_KEY
 from nni_manager.analysis.selection import Asked
 
-#: Choices of a parameter that are told apart; all others are told as one.
+#: Maximum number of distinct choices of a parameter; all others count as one.
 MOST_CHOICES = 50
 
 
@@ -56,21 +56,21 @@ def _goal_keys(trials: TrialSet) -> list[str]:
 
 
 def is_choice(space: SpaceColumn | None, column: ValueColumn | None) -> bool:
-    """Whether a parameter is shown as choices: by the search space, else by what stands in it."""
+    """Whether a parameter is shown as choices, by the search space or else by its values."""
     if space is not None:
         return space.choices is not None
     return column is not None and column.has_texts
 
 
 class Choices(NamedTuple):
-    #: Those that are told apart: of the search space, in its order, then others that occur, the most frequent first.
+    #: Distinct choices: those of the search space, in its order, then others, the most frequent first.
     listed: list[Any]
     #: Number of the others.
     others: int
 
 
 def choices(space: SpaceColumn | None, column: ValueColumn) -> Choices:
-    """The choices of a parameter; of more than `MOST_CHOICES` those that occur most are told apart."""
+    """The choices of a parameter; of more than `MOST_CHOICES`, the most frequent ones are distinguished."""
     labels, codes = column.categories()
     counts = np.bincount(codes[codes >= 0], minlength=len(labels))
     order = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
@@ -83,7 +83,7 @@ def choices(space: SpaceColumn | None, column: ValueColumn) -> Choices:
 
 
 def _exactly(value: Any) -> str:
-    """What only equal values share; to Python True equals 1. A whole number may be a float in a column."""
+    """A key that only equal values share; to Python, True equals 1. A whole number may be a float in a column."""
     if type(value) is float and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)
@@ -95,7 +95,7 @@ def _key(trials: TrialSet, key: str, values: Floats) -> dict[str, Any]:
 
 
 def limits(finite: Floats, least: str = "min", greatest: str = "max") -> dict[str, Any]:
-    """The least and the greatest of the values under these names; null where there is none."""
+    """The least and the greatest of the values under these names, or null."""
     if not len(finite):
         return {least: None, greatest: None}
     return {least: short(float(finite.min())), greatest: short(float(finite.max()))}
@@ -126,7 +126,7 @@ _BINS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """One parameter of all trials, the same for every filter."""
+    """A parameter of all trials, the same for every filter."""
 
     name: str
     log: bool
@@ -150,7 +150,7 @@ class Axis:
 
     @cached_property
     def bin(self) -> NDArray[np.int16]:
-        """The bin of each trial, by its position; -1: it has none."""
+        """The bin of each trial, by its position, or -1."""
         found = np.full(len(self.values), -1, np.int16)
         usable = np.isfinite(self.values)
         if self.choices is not None:
@@ -167,11 +167,11 @@ class Axis:
         return {"name": self.name, "kind": kind, "log": self.log, **ends, **self.places()}
 
     def places(self) -> dict[str, Any]:
-        """The places of choices in an answer: those of ``choices``, then, where ``others`` is not 0, one for these."""
+        """The places of choices in an answer: those of ``choices``, then one for ``others`` if it is not 0."""
         return {"choices": self.choices, "others": self.others}
 
     def bin_limits(self) -> list[dict[str, Any]]:
-        """``low`` and ``high``, or ``choice``, of each bin; of the one of all other choices null."""
+        """``low`` and ``high``, or ``choice``, of each bin; null for the bin of all other choices."""
         if self.choices is not None:
             choices = [*self.choices, None] if self.others else self.choices
             return [{"low": None, "high": None, "choice": choice} for choice in choices]
@@ -179,7 +179,7 @@ class Axis:
 
 
 def axis(trials: TrialSet, word: str, name: str) -> Axis:
-    """The axis of a parameter. Raises InvalidInput, with `word` as what named it, when there is none."""
+    """The axis of a parameter. Raises InvalidInput, with the field `word`, if there is none."""
     column = selection.parameter(trials, word, name)
     space = trials.space.get(name)
     make = _of_choices if is_choice(space, column) else _of_numbers
@@ -187,7 +187,7 @@ def axis(trials: TrialSet, word: str, name: str) -> Axis:
 
 
 def names(trials: TrialSet, importances: Sequence[tuple[str, float]], most: int) -> list[str]:
-    """The parameters that matter most, the most important first; without importances in their own order."""
+    """The most important parameters, in this order; without importances in their own order."""
     known = [name for name, _ in importances if name in trials.parameters.columns]
     return list(dict.fromkeys((*known, *trials.parameters.columns)))[:most]
 

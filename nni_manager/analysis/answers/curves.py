@@ -25,9 +25,9 @@ from nni_manager.store.experiment.trial_columns import Row
 
 MOST_POINTS = 200
 _MOST_RUNNING = 50
-#: Trials whose curves make the band.
+#: Number of trials in the band.
 _BAND = 400
-#: Curves of ended trials that are kept in memory.
+#: Number of curves of finished trials kept in memory.
 _MOST_KEPT = 2000
 
 
@@ -85,7 +85,7 @@ def _drawn(asked: Asked, positions: Integers) -> dict[int, str]:
 
 
 def _read(asked: Asked, positions: Sequence[int]) -> dict[int, Curve]:
-    """All at once: one by one the hundreds of a band would take twice as long."""
+    """Read all curves at once, because one by one, the hundreds of a band would take twice as long."""
     key, numbers = asked.query.key, asked.trials["number"][list(positions)].tolist()
     rows = trial_columns.intermediates_of(asked.connection, numbers, data=key != DEFAULT_KEY) if numbers else []
     owners, steps, moments, results = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -120,7 +120,7 @@ def _x(asked: Asked, position: int, curve: Curve, places: Integers) -> list[Any]
 
 
 def _few(values: Floats) -> Integers:
-    """At most `MOST_POINTS` places: of each bucket the lowest and the highest value, and the ends."""
+    """At most `MOST_POINTS` places: the lowest and highest value of each bucket, and the ends."""
     if len(values) <= MOST_POINTS:
         return np.arange(len(values))
     buckets = np.array_split(np.arange(len(values)), MOST_POINTS // 2 - 1)
@@ -147,7 +147,7 @@ def _band(curves: Sequence[Curve]) -> dict[str, Any] | None:
     if not len(filled):
         return None
     few = few[:, filled]
-    quantile = np.nanquantile if np.isnan(few).any() else np.quantile  # which is many times as fast
+    quantile = np.nanquantile if np.isnan(few).any() else np.quantile  # many times as fast
     low, middle, high = quantile(few, (0.1, 0.5, 0.9), axis=0)
     return {
         "x": plain(steps[filled]),
@@ -174,14 +174,14 @@ def _spark(asked: Asked, id: str) -> list[float]:
 
 
 def key_values(asked: Asked, rows: Sequence[Row]) -> list[float]:
-    """The number of each result under the query's key; NaN: it has none. `rows`: as `trial_columns.intermediates`."""
+    """The number of each result under the query's key, or NaN. `rows`: see `trial_columns.intermediates`."""
     if asked.query.key == DEFAULT_KEY:
         return [math.nan if value is None else value for _, value, _ in rows]
     return _entries(asked, [data for *_, data in rows])
 
 
 def _entries(asked: Asked, results: Sequence[str]) -> list[float]:
-    """Under the experiment's key plain numbers count, too: an intermediate result need not name the objective."""
+    """The entries of results. Plain numbers count for the experiment's key: they need not name the objective."""
     key, is_usual = asked.query.key, asked.query.key == asked.trials.usual_key
     return [_entry(result, key, is_usual=is_usual) for result in parsed(results)]
 

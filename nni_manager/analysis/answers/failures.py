@@ -1,4 +1,4 @@
-"""``failures``: failed trials grouped by how they failed, and the parameter ranges in which each failure happens."""
+"""``failures``: groups of failed trials with the same failure, and the parameter ranges of each group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nni_manager.analysis.selection import Asked, sample
 from nni_manager.store.experiment import trial_columns
 
 MOST_GROUPS = 50
-#: Groups whose parameter ranges are searched, the largest ones.
+#: Number of groups, the largest ones, whose parameter ranges are searched.
 _WITH_RANGES = 12
 
 
@@ -62,12 +62,12 @@ def _moment(asked: Asked, positions: Integers, at: int) -> dict[str, Any]:
     return {"number": int(trials["number"][position]), "id": trials.ids[position], "ms": moment}
 
 
-#: Share of failed trials in a range minus the share of others below which a range tells nothing.
+#: Share of failed trials in a range minus the share of others below which a range is ignored.
 _LEAST = 0.4
 _MOST_RANGES = 3
 _MOST_CHOICES = 5
 _SAMPLE = 4000
-#: Trials of each kind below which a range would be chance.
+#: Minimum number of trials of each kind, below which a range may be random.
 _FEWEST = 3
 
 
@@ -81,8 +81,10 @@ class _Range:
 
 
 def failing_ranges(trials: TrialSet, failed: Mask) -> list[dict[str, Any]]:
-    """The most telling ranges of parameters of the trials in `failed`, among the ended trials: for each parameter the
-    range that tells failed trials from others best. Ranges are searched in a sample, and then counted in all trials."""
+    """The ranges of parameters that separate the trials in `failed` best from the other finished trials.
+
+    Each parameter has at most one range. Ranges are searched in a sample, and then counted in all trials.
+    """
     ended = ~np.isin(trials["status"], selection.OPEN)
     groups = np.flatnonzero(failed), np.flatnonzero(ended & ~failed)
     if min(map(len, groups)) < _FEWEST:
@@ -124,7 +126,7 @@ def _of_numbers(column: ValueColumn, inside: Integers, outside: Integers) -> _Ra
     ]
     low, high = np.quantile(failing, (0.05, 0.95), method="nearest")
     share = _share(failing, low, high) - _share(other, low, high)
-    ranges.append(_Range(share - 0.1, low=float(low), high=float(high)))  # the simpler one, where both tell as much
+    ranges.append(_Range(share - 0.1, low=float(low), high=float(high)))  # the simpler one, if both are equally good
     return max(ranges, key=lambda range: range.strength)
 
 
@@ -161,7 +163,7 @@ def _inside(column: ValueColumn, range: _Range) -> Mask:
 
 
 def _text(name: str, range: _Range) -> str:
-    """The range in words: ``batch_size ≥ 512``."""
+    """The range as text: ``batch_size ≥ 512``."""
     if range.choices is not None:
         spelled = [one if isinstance(one, str) else json.dumps(one) for one in range.choices]
         return f"{name} = {' or '.join(spelled)}"

@@ -1,7 +1,7 @@
-"""The values of parameters and the results: ``effect`` of single parameters, ``pair`` of two of them.
+"""Parameters and results: ``effect`` of one parameter, ``pair`` of two, ``parallel``, ``importance``.
 
-``parallel``: parallel coordinates of the best trials and a sample of the others; ``importance``: how much each
-parameter explains of what makes a trial one of the best.
+``parallel``: parallel coordinates of the best trials and a sample of the others; ``importance``: the share of each
+parameter in explaining which trials are among the best.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from nni_manager.analysis.json_text import numbers, plain, short
 from nni_manager.analysis.selection import Asked, Drawn, drawn, flags, sample, selected
 from nni_manager.domain.errors import InvalidInput
 
-#: Parameters without a named one.
+#: Number of parameters if none is named.
 _MOST_PARAMETERS = 6
 _MOST_POINTS = 200
-#: Which warnings are silent is the same for all threads, and the first one that is done would let the others be heard.
+#: Warning filters are global: the first thread to finish would enable the warnings of the others.
 _ONE_AT_A_TIME = threading.Lock()
 #: Quantiles of a bin.
 _SHARES = (0.1, 0.5, 0.9)
@@ -84,7 +84,7 @@ def _points(asked: Asked, axis: Axis, found: Drawn, best: Integers) -> dict[str,
 
 
 def pair(asked: Asked) -> dict[str, Any]:
-    """The cells that are not empty; ``rank`` is that of their median among the cells, from 0, the worst, to 1."""
+    """The non-empty cells; ``rank`` is the rank of their median among the cells, from 0 (worst) to 1."""
     found = drawn(asked, provisional=False)
     first, second = _axes(asked)
     i, j = first.bin[found.positions], second.bin[found.positions]
@@ -102,13 +102,13 @@ def pair(asked: Asked) -> dict[str, Any]:
 
 
 def _axes(asked: Asked) -> tuple[Axis, Axis]:
-    """The named parameters; where names are missing, those that matter most."""
+    """The named parameters; by default, the most important ones."""
     trials, query = asked.trials, asked.query
     known = columns.names(trials, current(asked).values, 3) if not (query.a and query.b) else []
     free = [name for name in known if name not in (query.a, query.b)]
     names = [given or (free.pop(0) if free else "") for given in (query.a, query.b)]
     if "" in names:
-        raise InvalidInput(f"{'ab'[names.index('')]}: is missing, and there are not two parameters; give a name")
+        raise InvalidInput(f"{'ab'[names.index('')]}: is missing, because there are fewer than two parameters; give it")
     return columns.axis(trials, "a", names[0]), columns.axis(trials, "b", names[1])
 
 
@@ -183,7 +183,7 @@ def _sentence(found: Importance) -> str:
     which = (
         f"{found.sample} of {found.completed} trials" if found.sample < found.completed else f"{found.sample} trials"
     )
-    return f"{METHOD} of {which} with a result; parameters that some of them lack are left out"
+    return f"{METHOD} of {which} with a result, without parameters that some of them lack"
 
 
 def groups(bins: NDArray[Any], positions: Integers) -> Iterator[tuple[int, Integers]]:
@@ -200,9 +200,9 @@ log = logging.getLogger(__name__)
 
 METHOD = "PED-ANOVA"
 MOST_TRIALS = 5000
-#: Trials with a result below which nothing is computed.
+#: Minimum number of trials with a result.
 LEAST_TRIALS = 10
-#: Growth of the number of trials with a result after which it is computed again.
+#: Growth of the number of trials with a result that triggers another computation.
 _GROWTH = 1.05
 
 
@@ -216,7 +216,7 @@ class Importance:
     #: (name, share), the most important first.
     values: list[tuple[str, float]] = field(default_factory=list)
     is_done: bool = False
-    #: Why there is none; empty: there is.
+    #: Why it is unavailable; empty: available.
     sentence: str = ""
 
     @property
@@ -235,11 +235,10 @@ class _Parameter:
 
 
 def current(asked: Asked) -> Importance:
-    """The importance, by PED-ANOVA, for the query's key and direction; a computation is begun where it is missing or
-    outdated.
+    """The importance, by PED-ANOVA, for the query's key and direction; starts a computation if needed.
 
-    It is computed in a thread and kept until clearly more trials have ended: optuna takes seconds for some thousand
-    trials, so questions that only order parameters by importance do not wait for it.
+    It is computed in a thread and kept until clearly more trials have ended. optuna takes seconds for some thousand
+    trials, so queries that only order parameters by importance do not wait.
     """
     trials, query = asked.trials, asked.query
     order = selection.ranks(trials, query).order
@@ -290,20 +289,20 @@ def _parameters(trials: TrialSet, chosen: Integers) -> list[_Parameter]:
 
 
 def _compute(found: Importance, parameters: list[_Parameter], results: Floats, is_better_high: bool) -> None:
-    """Fills in the importances; runs in a thread of its own."""
+    """Compute the importances, in a separate thread."""
     try:
         with _ONE_AT_A_TIME:
             shares = _evaluate(parameters, results, is_better_high)
         found.values = sorted(shares.items(), key=lambda share: -share[1])
-    except Exception as error:  # whatever optuna makes of odd values
+    except Exception as error:  # any error of optuna with unusual values
         log.debug("importance", exc_info=True)
-        found.values, found.sentence = [], f"Importance cannot be computed of these trials ({error})."
+        found.values, found.sentence = [], f"Importance cannot be computed for these trials ({error})."
     found.is_done = True
 
 
 def _evaluate(parameters: list[_Parameter], results: Floats, is_better_high: bool) -> dict[str, float]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what is experimental in optuna
+        warnings.simplefilter("ignore")  # about experimental features of optuna
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,6 +1,6 @@
-"""``pareto``: the trials by two of several objectives, and which of them no other one is better than.
+"""``pareto``: the trials by two of several objectives, and the Pareto front.
 
-The front is kept and extended as trials end: the same as `domain.objectives.extended_set`, for many results at once.
+The front is kept and extended as trials end, like `domain.objectives.extended_set`, for many results at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.metrics import OptimizeMode
 from nni_manager.domain.objectives import Goals, Worth
 
-#: Most trials that are drawn.
+#: Maximum number of drawn trials.
 _MOST = 3000
 _DERIVED = "pareto"
 
@@ -36,10 +36,10 @@ class _Judged:
 
 
 def answer(asked: Asked) -> dict[str, Any]:
-    """Points with ``x`` and ``y``, the front among them; the front is that of all trials, whatever the filter."""
+    """Points with ``x`` and ``y``, including the front, which is that of all trials regardless of the filter."""
     goals = asked.trials.goals
     if goals is None:
-        raise InvalidInput("this experiment has no objectives in its config, so that one number says what is best")
+        raise InvalidInput("this experiment's config sets no objectives; a Pareto front needs several")
     x, y = _names(asked, goals)
     judged = _judged(asked.trials, goals)
     mask = selection.chosen(asked.trials, asked.query)
@@ -70,11 +70,11 @@ def _points(trials: TrialSet, judged: _Judged, drawn: Integers, x: str, y: str) 
 
 
 def _names(asked: Asked, goals: Goals) -> tuple[str, str]:
-    """The two objectives: those that are asked for, else the first ones. Raises InvalidInput."""
+    """The two requested objectives; by default, the first ones. Raises InvalidInput."""
     names = list(goals.objectives)
     for word, given in (("a", asked.query.a), ("b", asked.query.b)):
         if given and given not in names:
-            raise InvalidInput(f"{word}: {given} is no objective; there are {', '.join(names)}")
+            raise InvalidInput(f"{word}: {given} is not an objective; use {', '.join(names)}")
     x = asked.query.a or next((name for name in names if name != asked.query.b), names[0])
     return x, asked.query.b or next((name for name in names if name != x), x)
 
@@ -103,7 +103,7 @@ def _kept(trials: TrialSet, goals: Goals) -> Front:
     return known[1]
 
 
-#: With so many objectives the front is found in one pass over the sorted results, however many are in it.
+#: With up to this number of objectives, one pass over the sorted results finds the front.
 _SWEPT = 2
 
 
@@ -113,13 +113,15 @@ class Front:
 
     losses: Floats = field(default_factory=lambda: np.empty((0, 0)))
     violation: Floats = field(default_factory=lambda: np.empty(0))
-    #: The trials that the front is that of.
+    #: The trials of the front's last update.
     taken: Mask = field(default_factory=lambda: np.empty(0, np.bool_))
     positions: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def follow(self, losses: Floats, violation: Floats, usable: Mask) -> Integers:
-        """The positions of the front of all usable trials. Only those that are new are held against the known front,
-        unless a known result has changed."""
+        """The positions of the front of all usable trials.
+
+        Only new ones are compared with the known front, unless a known result has changed.
+        """
         if not self._goes_on(losses, violation, usable):
             self.taken, self.positions = np.empty(0, np.bool_), np.empty(0, np.int64)
         new = usable.copy()
@@ -157,8 +159,11 @@ def _swept(losses: Floats, positions: Integers) -> Integers:
 
 
 def _reduced(losses: Floats, positions: Integers) -> Integers:
-    """The front of these trials. In the order of their losses none is dominated by a later one, so that what is left is
-    in the front once all before it have been held against it."""
+    """The front of these trials.
+
+    In the order of their losses, no later trial dominates an earlier one. So each remaining trial is in the front after
+    it was compared with all before it.
+    """
     order = positions[np.lexsort(losses[positions].T[::-1])]
     columns = [losses[order, objective] for objective in range(losses.shape[1])]
     at = 0

@@ -1,4 +1,4 @@
-"""``results``: the result of each trial, the best so far, and where there are many, their density.
+"""``results``: the result of each trial, the best so far, and the density of many trials.
 
 ``distribution``: the results as a histogram, quantiles, and the share of trials up to each value.
 """
@@ -17,7 +17,7 @@ from nni_manager.analysis.columns.trial_set import STATUSES
 from nni_manager.analysis.json_text import numbers, plain, short
 from nni_manager.analysis.selection import Asked, drawn, flags, selected
 
-#: Points that are drawn one by one; of more trials only the telling ones are, and the density of all.
+#: Maximum number of points; of more trials, only notable ones are drawn, and the density of all.
 MOST_POINTS = 4000
 _BUCKETS = 200
 _NEWEST = 200
@@ -42,8 +42,10 @@ def results(asked: Asked) -> dict[str, Any]:
 
 
 def x_of(asked: Asked) -> Floats:
-    """The place of each trial on the x axis: its number, or its end (now, while it runs) since the first trial was made
-    or since the epoch, in milliseconds."""
+    """The place of each trial on the x axis: its number, or its end in milliseconds.
+
+    The end (now, while it runs) counts from the creation of the first trial or from the epoch.
+    """
     trials, kind = asked.trials, asked.query.x
     if kind == "number":
         return trials["number"].astype(np.float64)
@@ -59,7 +61,7 @@ def _zoomed(asked: Asked, x: Floats, positions: Integers) -> Integers:
 
 
 def _improvements(asked: Asked, values: Floats, positions: Integers) -> Integers:
-    """The trials that were the best when they came, of those that can be the best and satisfy all constraints."""
+    """The trials that were the best at their end, among comparable ones that satisfy all constraints."""
     can_be_best: Mask = selection.comparable(asked.trials, asked.query.key) & (selection.violation(asked.trials) == 0)
     final: Integers = positions[can_be_best[positions]]
     if not len(final):
@@ -95,7 +97,7 @@ def _points(asked: Asked, x: Floats, values: Floats, positions: Integers) -> dic
 
 
 def _density(asked: Asked, x: Floats, values: Floats) -> dict[str, Any]:
-    """Buckets along x: count, lowest, highest and best value of each that is not empty."""
+    """Non-empty buckets along x, with count, lowest, highest and best value."""
     edges = np.linspace(x[0], x[-1], _BUCKETS + 1)
     starts = np.searchsorted(x, edges[:-1])
     bounds = np.append(starts, len(x))
@@ -112,7 +114,7 @@ def _density(asked: Asked, x: Floats, values: Floats) -> dict[str, Any]:
 
 
 def _best(asked: Asked, x: Floats, values: Floats, improvements: Integers) -> dict[str, Any]:
-    """The best so far as its steps."""
+    """The best so far, as steps."""
     few = improvements[-MOST_POINTS:]
     return {
         "number": plain(asked.trials["number"][few]),

@@ -1,4 +1,4 @@
-"""``trials``: one page of the table of trials; ``trial``: the place of one trial among the others."""
+"""``trials``: a page of the table of trials; ``trial``: the place of a trial among the others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nni_manager.domain.trial import explanation
 from nni_manager.domain.trial_status import OPEN_STATUSES, TrialStatus
 from nni_manager.store.experiment import trial_columns
 
-#: Characters of a value that a row has; of a longer one its beginning.
+#: Maximum length of a value in a row; longer ones are cut.
 _MOST_CHARACTERS = 300
 
 
@@ -83,7 +83,7 @@ def _row(trial: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
 
 
 def _metrics(trial: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of the final result by key, NaN and Infinity among them."""
+    """The numbers of the final result by key, including NaN and Infinity."""
     if trial["finalResult"] is None:
         return {}
     (result,) = parsed([trial["finalResult"]])
@@ -99,7 +99,7 @@ def _duration(trial: Mapping[str, Any], now_ms: int) -> int | None:
 
 
 def _bounded(value: Any) -> Any:
-    """The value; the beginning of its text where it is long."""
+    """The value, or the beginning of a long text."""
     if type(value) in (int, float, bool, type(None)):
         return value
     text = value if isinstance(value, str) else json.dumps(value)
@@ -107,7 +107,7 @@ def _bounded(value: Any) -> Any:
 
 
 def _place(asked: Asked, position: int) -> float | None:
-    """Where the result lies between the worst (0) and the best (1), outliers beyond the whiskers cut off."""
+    """The place of the result between the worst (0) and the best (1), with outliers beyond the whiskers cut off."""
     trials, query = asked.trials, asked.query
     worst, best = _ends(asked)
     value = float(selection.results(trials, query.key)[position])
@@ -117,7 +117,7 @@ def _place(asked: Asked, position: int) -> float | None:
 
 
 def _ends(asked: Asked) -> tuple[float, float]:
-    """The worst result that is no outlier, and the best one."""
+    """The worst result except outliers, and the best one."""
     trials, query = asked.trials, asked.query
     name = ("ends", query.key, selection.maximizes(trials, query))
     return trials.derive(name, partial(_found_ends, asked))
@@ -164,7 +164,7 @@ def _percentiles(asked: Asked, position: int) -> dict[str, float]:
 
 
 def _neighbours(asked: Asked, position: int) -> dict[str, int | None]:
-    """The numbers of the trials before and after it, in the order of the query; null: it is the first, or the last."""
+    """The numbers of the previous and next trial in the order of the query, or null."""
     mask = selection.chosen(asked.trials, asked.query)
     order = selection.in_order(asked.trials, asked.query, mask, asked.now_ms, lambda: places(asked))
     at = np.flatnonzero(order == position)

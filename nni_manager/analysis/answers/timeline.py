@@ -1,4 +1,4 @@
-"""``timeline``: when and where attempts ran, and how many at a time."""
+"""``timeline``: times and places of attempts, and their concurrency."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer(asked: Asked) -> dict[str, Any]:
 
 
 def _open_end(asked: Asked, attempts: AttemptTable) -> Floats:
-    """The end of attempts without one: now while the trial is open, else the trial's end, else the start."""
+    """The end of attempts without a stored end: now for an open trial, else the trial's end, else the start."""
     ended = asked.trials["ended"][attempts.positions]
     is_open = np.isin(asked.trials["status"][attempts.positions], selection.OPEN)
     found: Floats = np.where(is_open, asked.now_ms, np.where(np.isnan(ended), attempts.started, ended))
@@ -50,7 +50,7 @@ def _open_end(asked: Asked, attempts: AttemptTable) -> Floats:
 
 
 def _lanes(attempts: AttemptTable, ended: Floats, rows: list[int]) -> tuple[list[str], list[int]]:
-    """The names of the lanes, and the lane of each bar: several at a time on one place have lanes of their own."""
+    """The names of the lanes, and the lane of each bar. Simultaneous attempts on one place get separate lanes."""
     busy: dict[str, list[tuple[float, int]]] = defaultdict(list)
     slots: dict[str, int] = defaultdict(int)
     taken: list[tuple[str, int]] = []
@@ -83,11 +83,11 @@ def _bar(asked: Asked, attempts: AttemptTable, ended: Floats, row: int, lane: in
 
 
 def _concurrency(started: Floats, ended: Floats, low: float, high: float) -> dict[str, Any]:
-    """The most that ran at once in each of the spans that begin at ``t``."""
+    """The maximum concurrency in each span that begins at ``t``."""
     if not len(started):
         return {"t": [], "running": []}
     moments = np.concatenate((ended, started))
-    order = np.argsort(moments, kind="stable")  # at the same moment ends come before starts
+    order = np.argsort(moments, kind="stable")  # at the same time, ends come before starts
     running = np.cumsum(np.where(order < len(ended), -1, 1))
     moments = moments[order]
     begin, end = max(low, float(moments[0])), min(high, float(moments[-1]))
@@ -104,7 +104,7 @@ _MOST_CHANGED = 5000
 
 
 class AttemptTable:
-    """A row per attempt: when and where it ran. Only those of trials that changed are read again."""
+    """A row per attempt with times and place. Only rows of changed trials are read again."""
 
     def __init__(self) -> None:
         #: Of the trials.
@@ -119,7 +119,7 @@ class AttemptTable:
         self._index: dict[str, int] = {}
 
     def replace(self, trials: TrialSet, changed: Sequence[int], rows: Sequence[Row]) -> None:
-        """Drops the rows of the trials at the positions `changed`, and adds `rows`."""
+        """Drop the rows of the trials at the positions `changed`, and add `rows`."""
         kept = ~np.isin(self.positions, list(changed))
         numbers, attempts, places, started, ended = zip(*rows, strict=True) if rows else ((),) * 5
         self.positions = np.concatenate((self.positions[kept], trials.positions(numbers)))
@@ -145,7 +145,7 @@ def _attempts(asked: Asked) -> AttemptTable:
 
 
 def places(asked: Asked) -> list[str]:
-    """The place, or else the service, of each trial's latest attempt; empty: it has none."""
+    """The place, or else the service, of each trial's latest attempt, or empty."""
     table = _attempts(asked)
     codes = np.full(len(asked.trials), -1, np.int64)
     order = np.argsort(table.numbers, kind="stable")  # the latest is written last

@@ -1,1 +1,1 @@
-"""The trials of an experiment as numeric columns in memory, brought up to date from its database."""
+"""The trials of an experiment as numeric columns in memory, updated from its database."""

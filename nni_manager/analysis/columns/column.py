@@ -35,7 +35,7 @@ class Growing:
         return self._data.nbytes
 
     def resize(self, size: int) -> None:
-        """Grows to `size` elements; new ones have the fill value."""
+        """Grow to `size` elements; new ones have the fill value."""
         if size > len(self._data):
             grown = np.empty(max(size, len(self._data) * 3 // 2), self._data.dtype)
             grown[: self.size] = self.array
@@ -48,22 +48,22 @@ class _Absent:
     """The type of `ABSENT`."""
 
 
-#: Of a trial that lacks the value.
+#: Value of a trial without one.
 ABSENT: Any = _Absent()
-#: Different values that are no numbers; later ones share a code.
+#: Maximum number of different values that are not numbers; later ones share a code.
 MOST_LABELS = 10_000
 _OTHER = "…"
 
 
 class Categories(NamedTuple):
-    """A column as choices: the label of each, and per trial the index of its own, -1 where absent."""
+    """A column as choices: their labels, and the index of each trial's choice, or -1."""
 
     labels: list[Any]
     codes: Integers
 
 
 class ValueColumn:
-    """Values of one name, by the position of the trial."""
+    """The values of a name, by position of the trial."""
 
     def __init__(self) -> None:
         self._numbers = Growing(np.float64, np.nan)
@@ -75,7 +75,7 @@ class ValueColumn:
 
     @property
     def numbers(self) -> Floats:
-        """The numbers; NaN where a trial has none."""
+        """The number of each trial, or NaN."""
         return self._numbers.array
 
     @property
@@ -85,7 +85,7 @@ class ValueColumn:
 
     @property
     def has_texts(self) -> bool:
-        """Whether some value is no number."""
+        """Whether some values are not numbers."""
         return bool(self.labels)
 
     @property
@@ -98,7 +98,7 @@ class ValueColumn:
             self._codes.resize(size)
 
     def put(self, positions: NDArray[np.int64], values: Sequence[Any]) -> None:
-        """Writes values, `ABSENT` among them, at positions of trials that had none or others."""
+        """Write values, possibly `ABSENT`, at positions of trials."""
         kinds = set(map(type, values))
         numbers = _as_numbers(values, kinds)
         if numbers is not None:
@@ -127,7 +127,7 @@ class ValueColumn:
         return Categories([_plain(number) for number in distinct] + self.labels, codes)
 
     def matching(self, choices: Iterable[str]) -> Mask:
-        """The trials whose value is spelled as one of `choices`: a text as it is or in quotes, all else as JSON."""
+        """The trials whose value is one of `choices`: a text, with or without quotes, or JSON."""
         found = np.zeros(self._numbers.size, np.bool_)
         for choice in choices:
             found |= self._spelled(choice)
@@ -156,7 +156,7 @@ class ValueColumn:
 
 
 def _as_numbers(values: Sequence[Any], kinds: set[type]) -> Floats | None:
-    """The values, of these types, as numbers, NaN for absent ones; None: some are no numbers."""
+    """The values, of these types, as numbers, NaN for absent ones; None if some are not numbers."""
     if not kinds <= {int, float, _Absent}:
         return None
     absent = sum(value is ABSENT for value in values) if _Absent in kinds else 0
@@ -173,7 +173,7 @@ def _is_number(value: Any) -> bool:
 
 
 def number_of(value: Any) -> float:
-    """A value of JSON as a number; NaN: it is none."""
+    """A JSON value as a number, or NaN."""
     if type(value) not in (int, float):
         return math.nan
     try:
@@ -195,12 +195,12 @@ def _plain(number: float) -> int | float:
     return int(number) if number.is_integer() and abs(number) < 2**53 else float(number)
 
 
-#: Most columns; further names are counted, and left out.
+#: Maximum number of columns; other names are counted, but omitted.
 MOST_COLUMNS = 400
 
 
 class NamedColumns:
-    """Columns by name, in the order in which the names came."""
+    """Columns by name, in the order of arrival."""
 
     def __init__(self) -> None:
         self.columns: dict[str, ValueColumn] = {}
@@ -218,7 +218,7 @@ class NamedColumns:
             column.resize(size)
 
     def put(self, positions: NDArray[np.int64], groups: Sequence[Mapping[str, Any]]) -> None:
-        """Writes the flat groups of the trials at `positions`."""
+        """Write the flat groups of the trials at `positions`."""
         for name in dict.fromkeys(chain.from_iterable(groups)):
             self._column(name)
         for name, column in self.columns.items():

@@ -1,4 +1,4 @@
-"""The search space as columns: what may stand in a column of parameters, by its flattened name."""
+"""The search space as columns: the possible values of parameters, by flattened name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SpaceColumn:
 
 
 def of(space: object) -> Mapping[str, SpaceColumn]:
-    """Flattened name → column; of a search space that is not ours to read, as of a user's tuner: none."""
+    """Flattened name → column; empty for a search space of unknown format, as of a user's tuner."""
     try:
         places = parse(space).places
     except (InvalidInput, RecursionError):
@@ -57,7 +57,7 @@ def _type(dimension: Dimension) -> str:
 
 
 def _joined(one: SpaceColumn, other: SpaceColumn) -> SpaceColumn:
-    """The column of a name that stands in two branches."""
+    """The column of a name in two branches."""
     if one.choices is not None and other.choices is not None:
         return replace(one, choices=tuple(_distinct((*one.choices, *other.choices))))
     if one.choices is not None or other.choices is not None:

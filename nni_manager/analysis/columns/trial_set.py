@@ -1,4 +1,4 @@
-"""The trials of one experiment as columns; `refresh` reads what changed since the last time."""
+"""The trials of an experiment as columns; `refresh` reads changes."""
 
 from __future__ import annotations
 
@@ -94,28 +94,28 @@ class TrialSet:
         return own + self.metrics.nbytes + self.parameters.nbytes
 
     def derive(self, key: object, make: Callable[[], T]) -> T:
-        """What `make` computes of the columns, once per version; `key` tells it from what others derive."""
+        """The result of `make` on the columns, computed once per version; `key` identifies it."""
         if key not in self._derived:
             self._derived[key] = make()
         found: T = self._derived[key]
         return found
 
     def has_all(self, connection: sqlite3.Connection) -> bool:
-        """Whether all trials are there, and all that ended as such."""
+        """Whether all trials are loaded, and all finished ones as finished."""
         head = trial_columns.head(connection)
         return head.trials == len(self) and head.ended == self._ended
 
     def refresh(self, connection: sqlite3.Connection) -> None:
-        """Reads what changed. The connection is in a transaction, so that all reads see one state."""
+        """Read changes. The connection must be in a transaction, so that all reads see one state."""
         head = trial_columns.head(connection)
         if self._created_ms is not None and not self._goes_on(head):
-            self.__init__()  # type: ignore[misc]  # another content, as after a restored backup
+            self.__init__()  # type: ignore[misc]  # other content, for example after a restored backup
         if head.config != self._config_text:
             self._take_config(head)
         is_first = self._created_ms is None
         rows = trial_columns.all_trials(connection) if is_first else trial_columns.changed(connection, self._ended)
         self._created_ms, self._ended = head.created_ms, head.ended
-        while batch := rows.fetchmany(_BATCH):  # all at once would take memory, and longer
+        while batch := rows.fetchmany(_BATCH):  # in batches, which takes less memory and time
             positions = self._take(batch)
             self.changed.update(() if is_first else positions)
         if len(self) != head.trials:
@@ -124,7 +124,7 @@ class TrialSet:
         self._derived.clear()
 
     def read_parameters(self, connection: sqlite3.Connection) -> None:
-        """Reads the parameters of the trials that came since the last time."""
+        """Read the parameters of new trials."""
         self.parameters.resize(len(self))
         while rows := trial_columns.records(connection, self._last_record, _BATCH):
             values = [record.get("parameters") if isinstance(record, dict) else None for record in _records(rows)]
@@ -135,21 +135,21 @@ class TrialSet:
                 break
 
     def positions(self, numbers: Sequence[int]) -> NDArray[np.int64]:
-        """The positions of trials that are there, by their numbers."""
+        """The positions of existing trials, by their numbers."""
         return np.searchsorted(self["number"], np.asarray(numbers, np.int64))
 
     def position(self, number: int) -> int | None:
-        """The position of a trial; None: there is none with that number."""
+        """The position of the trial with a number, or None."""
         found = int(np.searchsorted(self["number"], number))
         return found if found < len(self) and int(self["number"][found]) == number else None
 
     @property
     def usual_key(self) -> str:
-        """The key of results where none is asked for: the first objective, else ``default``."""
+        """The default key of results: the first objective, else ``default``."""
         return next(iter(self.goals.objectives)) if self.goals is not None else DEFAULT_KEY
 
     def direction_of(self, key: str) -> OptimizeMode:
-        """What is better of the results under a key: as its objective says, else as the tuner's `optimize_mode`."""
+        """The direction of results under a key, from its objective or else from the tuner's `optimize_mode`."""
         return self.direction if self.goals is None else self.goals.objectives.get(key, self.direction)
 
     def _goes_on(self, head: trial_columns.Head) -> bool:
@@ -163,7 +163,7 @@ class TrialSet:
         self.space = space_columns.of(config.get("searchSpace"))
 
     def _take(self, rows: Sequence[Row]) -> list[int]:
-        """Writes rows into the columns; returns their positions."""
+        """Write rows into the columns; return their positions."""
         columns = dict(zip(trial_columns.COLUMNS, zip(*rows, strict=True), strict=True))
         known = self._append_new(columns)
         positions = self.positions(columns["sequence_id"])
@@ -182,7 +182,7 @@ class TrialSet:
         return found
 
     def _append_new(self, columns: Mapping[str, Sequence[Any]]) -> int:
-        """Returns how many rows are of trials that were there."""
+        """Append new trials; return the number of rows of known trials."""
         last, before = (int(self["number"][-1]) if self.ids else -1), len(self.ids)
         known = bisect_right(columns["sequence_id"], last)
         self.ids += columns["id"][known:]

@@ -1,4 +1,4 @@
-"""The checks in front of every listener: size of bodies, host, origin, token or user."""
+"""The checks of every listener: size of bodies, host, origin, token or user."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from nni_manager.api.access import login
 from nni_manager.api.access.login import Role, Tokens
 from nni_manager.api.access.sparing import FAULT, Sparing
 
-#: Everybody who reaches a listener can cause them.
+#: Log lines that any client can cause.
 _faults, _wrong_tokens = (Sparing(logging.getLogger(__name__)) for _ in range(2))
 
 
 class BodyTooLarge(HTTPException):
-    """Raised by `receive` while a body is read; applications answer it in their own form."""
+    """Raised by `receive` while a body is read; each application answers it in its own format."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(413, f"the body is larger than the {limit / 2**20:g} MB that are taken; send less")
+        super().__init__(413, f"the body is larger than the limit of {limit / 2**20:g} MB; send less")
 
 
 class LimitedBody:
-    """A `receive` that passes on at most `limit` bytes of body; the server drops the rest unread."""
+    """A `receive` that passes at most `limit` bytes of body; the server drops the rest unread."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive = receive
@@ -53,16 +53,16 @@ OPEN_PATHS = ("/healthz", "/readyz")
 _OWN_SITES = ("same-origin", "none")
 #: Security headers of every answer, refusals included.
 HARDENING = {
-    "X-Content-Type-Options": "nosniff",  # logs are text, whatever a trial wrote into them
+    "X-Content-Type-Options": "nosniff",  # logs are shown as text, even if a trial wrote HTML
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "X-Frame-Options": "SAMEORIGIN",
-    # pages set their own; of anything else a browser shows the text alone
+    # pages set their own policy; browsers show other answers as plain text
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
-#: Key in a request's state: whether it may only read. Pages leave their buttons out.
+#: Key in a request's state: whether it may only read. Pages then omit their buttons.
 READS_ONLY = "nni_reads_only"
-#: GET shows a browser the form again, for another role; DELETE ends its session, or all sessions of the listener.
+#: GET shows a browser the login form, for another role; DELETE ends its session, or all sessions of the listener.
 SESSION_PATH = "/api/v1/session"
 _READING = ("GET", "HEAD", "OPTIONS")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -71,10 +71,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Guard:
     """The guard around the whole application, in pure ASGI.
 
-    `token`: required by TCP listeners; empty: none. `read_token`: in its place, for requests that change nothing.
-    `hosts`: accepted host names, besides loopback names, the address of the connection and this machine's name. With a
-    token any name is accepted: a page of another site that points its name at us (DNS rebinding) has no token. `users`:
-    local users that are let in when no token is set. `larger`: path prefix → its limit of the body, in bytes.
+    `token`: required by TCP listeners; empty: none. `read_token`: alternative for requests that only read. `hosts`:
+    accepted host names, in addition to loopback names, the address of the connection and this machine's name. With a
+    token, every name is accepted, because a page of another site that points its name here (DNS rebinding) has no
+    token. `users`: local users admitted while no token is set. `larger`: path prefix → limit of the body, in bytes.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Guard:
             await answer(scope, body.receive, _hardened(send))
 
     async def _own_answer(self, scope: Scope, body: LimitedBody) -> Response | None:
-        """A refusal, or the answer to the submitted form; None: the request may pass."""
+        """A refusal, or the answer to the submitted form; None if the request may pass."""
         try:
             return self._refuse_length(scope) or (await self._checked(scope, body) if _needs_checks(scope) else None)
         except Exception:
@@ -122,7 +122,7 @@ class Guard:
         return refused
 
     def _refuse_length(self, scope: Scope) -> Response | None:
-        """The refusal of a body with a Content-Length above the limit; None: it is not above."""
+        """The refusal of a body with a Content-Length above the limit, or None."""
         length, limit = Headers(scope=scope).get("content-length", "0"), self._limit(scope)
         if length.isdecimal() and int(length) > limit:
             return _refusal(413, BodyTooLarge(limit).detail)
@@ -145,7 +145,7 @@ class Guard:
         return None
 
     def _refuse_host(self, scope: Scope, headers: Headers) -> Response | None:
-        """Refuses unknown host names: another site's page may point its own name at this machine (DNS rebinding)."""
+        """Refuse unknown host names: another site may point its name at this machine (DNS rebinding)."""
         names = headers.getlist("host")
         if len(names) > 1:
             return _refusal(400, "the request names two hosts; send one Host header")
@@ -154,10 +154,10 @@ class Guard:
         name = _host(names[0])
         if name in self._hosts or name == scope["server"][0].lower():
             return None
-        return _refusal(403, f"this daemon is not called {name!r}; use the address it prints when it starts")
+        return _refusal(403, f"{name!r} is not a name of this daemon; use the address that it prints at the start")
 
     def _answer_listener(self, scope: Scope, headers: Headers) -> Response | None:
-        """The answer of a listener with a token; None: the request may pass."""
+        """The answer of a listener with a token; None if the request may pass."""
         if login.is_sent(scope, headers, SESSION_PATH):
             return None
         session = self._tokens.sessions.shown(headers, _cookie(scope))
@@ -172,7 +172,7 @@ class Guard:
         return _refuse_change(scope, role) or (_refuse_unknown_page(scope, headers) if session else None)
 
     def _log_out(self, session: str | None, role: Role, scope: Scope) -> Response:
-        """Ends the browser's session, or, for a request with a token itself, the listener's sessions of its role."""
+        """End the browser's session, or, for a request with a token, the listener's sessions of its role."""
         if session is None:
             self._tokens.sessions.end_all(role)
         else:
@@ -190,7 +190,7 @@ class Guard:
         if login.wants_page(scope, headers):
             target = "/" if scope["path"] == SESSION_PATH else login.asked_for(scope)
             return login.form(scope.get("root_path", "") + SESSION_PATH, target)
-        sentence = "this listener needs its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
+        sentence = "this listener requires its token: send `Authorization: Bearer <token>`, or open ?token=<token>"
         return _refusal(401, sentence, {"WWW-Authenticate": "Bearer"})
 
     async def _begin_session(self, scope: Scope, body: LimitedBody) -> Response:
@@ -210,23 +210,25 @@ class Guard:
 
 def _note_wrong_token(scope: Scope) -> None:
     client = scope.get("client")
-    _wrong_tokens.warning(f"a wrong token was shown by {client[0] if client else 'a client without an address'}")
+    _wrong_tokens.warning(f"wrong token from {client[0] if client else 'a client without an address'}")
 
 
 def _is_secure(scope: Scope) -> bool:
-    """Whether the browser uses TLS, to us or to a proxy in front. X-Forwarded-Proto is trusted: a false one only makes
-    the browser send the sender's own cookie less often."""
+    """Whether the browser uses TLS, to this daemon or to a proxy.
+
+    X-Forwarded-Proto is trusted: a false value only makes the sender's own browser send its cookie less often.
+    """
     first = Headers(scope=scope).get("x-forwarded-proto", "").partition(",")[0]
     return scope.get("scheme") == "https" or first.strip().lower() == "https"
 
 
 def _cookie(scope: Scope) -> str:
-    """The name of the session cookie, with the port: all ports of a host share cookies."""
+    """The name of the session cookie. It contains the port, because all ports of a host share cookies."""
     return f"nni_manager_{scope['server'][1]}"
 
 
 def _needs_checks(scope: Scope) -> bool:
-    """Whether the connection is checked: TCP (its address has a port) or unknown, but not the Unix socket."""
+    """Whether the connection must be checked: all except the Unix socket."""
     server = scope.get("server")
     if server is None:
         scope["server"] = ("", 0)
@@ -235,21 +237,23 @@ def _needs_checks(scope: Scope) -> bool:
 
 
 def _refuse_change(scope: Scope, role: Role) -> Response | None:
-    """Refuses a reader's change; a reader's request is marked as such."""
+    """Refuse a reader's change, and mark a reader's request."""
     if role is Role.FULL:
         return None
     if scope["method"] in _READING:
         scope["state"] = {**scope.get("state", {}), READS_ONLY: True}
         return None
-    return _refusal(403, "this token shows all and changes nothing; for a change use the daemon's own `token`")
+    return _refusal(403, "this token may only read; for a change, use the daemon's `token`")
 
 
 def _refuse_unknown_page(scope: Scope, headers: Headers) -> Response | None:
-    """Refuses a change with a cookie that does not say which page it comes from: browsers say so, by one header of
-    two, and what they said was looked at before."""
+    """Refuse a change with a cookie but without its page: browsers name the page in one of two headers.
+
+    The headers' values were checked before.
+    """
     if scope["method"] in _READING or {"origin", "sec-fetch-site"} & set(headers.keys()):
         return None
-    sentence = "a change with a session's cookie names its page in Origin; a program sends the token in its place"
+    sentence = "a change with a session's cookie requires the header Origin; in a program, send the token instead"
     return _refusal(403, sentence)
 
 
@@ -261,19 +265,23 @@ def _refuse_origin(method: str, headers: Headers) -> Response | None:
         return None
     return _refusal(
         403,
-        f"requests of pages from {origin} are not taken here, at {host or 'no host'}; use this daemon's own page, or"
-        " let the proxy in front of it pass Host on as it came",
+        f"requests of pages from {origin} are refused at {host or 'no host'}; use this daemon's own page, or"
+        " configure its proxy to pass the header Host unchanged",
     )
 
 
 def _refuse_site(method: str, headers: Headers) -> Response | None:
-    """Refuses requests of other sites' pages by Sec-Fetch-Site: for an image, say, a browser sends no Origin. Following
-    a link to us is allowed; sending a form or showing us in a frame, which could hide buttons, is not."""
+    """Refuse requests of other sites' pages by Sec-Fetch-Site, because browsers may omit Origin, as for images.
+
+    Links to this daemon are allowed. Forms and frames, which could hide buttons, are not.
+    """
     site, destination = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
     follows_link = headers.get("sec-fetch-mode") == "navigate" and destination == "document"
     if site in _OWN_SITES or (follows_link and method in ("GET", "HEAD")):
         return None
-    return _refusal(403, "requests of other pages are not taken; use this daemon's own page, or follow a link to it")
+    return _refusal(
+        403, "requests of other sites' pages are refused; use this daemon's own page, or follow a link to it"
+    )
 
 
 def _host(header: str) -> str:
@@ -293,7 +301,7 @@ def _hardened(send: Send) -> Send:
 
 
 def harden(message: Message) -> None:
-    """Adds the headers of `HARDENING` that an answer does not set itself."""
+    """Add the headers of `HARDENING` that an answer does not set."""
     if message["type"] == "http.response.start":
         headers = MutableHeaders(scope=message)
         for name, value in HARDENING.items():
@@ -309,8 +317,10 @@ ADMIT = "admit"
 
 
 def admit(scope: Scope, client: str = "") -> None:
-    """Tells the connection that its client is let in: it is not ended where too many are not. `client`: name of a trial
-    runner's job; empty: of the service."""
+    """Mark the connection's client as admitted, so that it is kept when there are too many others.
+
+    `client`: name of a trial runner's job; empty: of the service.
+    """
     if (told := scope.get("state", {}).get(ADMIT)) is not None:
         told(client)
 
@@ -318,9 +328,9 @@ def admit(scope: Scope, client: str = "") -> None:
 #: Key of the connection's `Peer` in a request's state.
 PEER = "peer"
 REFUSAL = (
-    "only {user} of this machine and root are let in here without a token, and this connection is not known to be"
-    " theirs: start the daemon with --token-file or NNI_MANAGER_TOKEN, and send `Authorization: Bearer <token>`; or"
-    " name the user that connects, such as a proxy's, in allowLocalUsers (--allow-local-users, `true`: all of them)"
+    "without a token, this listener admits only {user} and root of this machine, and this connection may belong to"
+    " another user. Start the daemon with --token-file or NNI_MANAGER_TOKEN, and send `Authorization: Bearer <token>`;"
+    " or name the user that connects, such as a proxy's, in allowLocalUsers (--allow-local-users, `true`: all users)"
 )
 
 
@@ -328,14 +338,14 @@ class Peer(Protocol):
     """The other end of a connection."""
 
     async def uid(self) -> int | None:
-        """The user id of its process; None: not on this machine, or unknown."""
+        """The user id of its process; None if it is on another machine or unknown."""
 
 
 class LocalUsers:
-    """The users of this machine that a listener without a token lets in: the daemon's own, root, and `allowed` ones.
+    """The users of this machine that a listener without a token admits: the daemon's, root, and `allowed` ones.
 
-    Every local user can connect to 127.0.0.1, and the commands of an experiment file run as the daemon's user.
-    `allowed`: user ids; True: all users.
+    The check is necessary because every local user can connect to 127.0.0.1, and the commands of an experiment file run
+    as the daemon's user. `allowed`: user ids; True: all users.
     """
 
     def __init__(self, allowed: bool | frozenset[int] = False) -> None:
@@ -351,5 +361,5 @@ class LocalUsers:
 
 
 def refusal() -> str:
-    """The error sentence for other users."""
+    """The error message for other users."""
     return REFUSAL.format(user=f"the user with id {os.geteuid()}")

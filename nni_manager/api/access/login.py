@@ -1,4 +1,4 @@
-"""The tokens of a listener: programs send one in a header; browsers send it once and get a session cookie."""
+"""The tokens of a listener. Programs send one in a header; browsers send it once and get a session cookie."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope
 
-#: Seconds for which an unused session lasts.
+#: Lifetime of an unused session, in seconds.
 SESSION_S = 12 * 3600
-#: Most sessions of a listener; a further one ends the least recently used.
+#: Maximum number of sessions of a listener; another one ends the least recently used.
 _MOST_SESSIONS = 1000
 
 
@@ -26,12 +26,12 @@ class Role(StrEnum):
 
     #: Everything.
     FULL = "full"
-    #: Reading alone.
+    #: Reading only.
     READER = "reader"
 
 
 class Tokens:
-    """The tokens of a listener, compared in constant time. `read_token`: shows all and changes nothing; empty: none."""
+    """The tokens of a listener, compared in constant time. `read_token`: may only read; empty: none."""
 
     def __init__(self, token: str, read_token: str = "") -> None:
         self._tokens = ((Role.FULL, token.encode()), (Role.READER, read_token.encode()))
@@ -39,12 +39,12 @@ class Tokens:
         self.sessions = Sessions()
 
     def shown(self, headers: Headers) -> Role | None:
-        """The role of the token in the Authorization header; None: no or a wrong token."""
+        """The role of the token in the Authorization header; None without a valid token."""
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         return self.role(shown.strip()) if scheme.lower() == "bearer" else None
 
     def login(self, scope: Scope) -> tuple[str, Role] | None:
-        """(path to go to, without the token; role) of a GET with a right ``?token=``; None: no or a wrong token."""
+        """(path to go to, without the token; role) of a GET with a valid ``?token=``; else None."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         role = self.role(dict(query).get("token", "")) if scope["method"] == "GET" else None
         if role is None:
@@ -54,16 +54,18 @@ class Tokens:
         return f"{path}?{rest}" if rest else path, role
 
     def role(self, shown: str) -> Role | None:
-        """The role of a token; None: it is none of them."""
+        """The role of a token; None if it is invalid."""
         given = shown.encode("utf-8", "surrogatepass")
         matching = [role for role, token in self._tokens if hmac.compare_digest(given, token) and token]
         return matching[0] if matching else None
 
 
 class Sessions:
-    """Sessions of browsers that sent the token. Each has a random name, which reveals nothing of the token, as browsers
-    send the cookie to every port of the host. A session ends with the daemon, after `SESSION_S` unused, or at
-    log-out."""
+    """Sessions of browsers that sent the token.
+
+    Each has a random name, because browsers send the cookie to every port of the host. A session ends with the daemon,
+    after `SESSION_S` without use, or at logout.
+    """
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -72,7 +74,7 @@ class Sessions:
         self._roles: dict[str, Role] = {}
 
     def begin(self, role: Role = Role.FULL) -> str:
-        """Starts a session; returns its name."""
+        """Start a session; return its name."""
         name = secrets.token_urlsafe(32)
         self._roles[name] = role
         self._use(name)
@@ -81,7 +83,7 @@ class Sessions:
         return name
 
     def shown(self, headers: Headers, cookie: str) -> str | None:
-        """The name of the request's session; None: none, or it is over."""
+        """The name of the request's session, or None if it has none or it is over."""
         name: str = cookie_parser(headers.get("cookie", "")).get(cookie, "")
         used_s = self._used_s.get(name)
         if used_s is None:
@@ -93,7 +95,7 @@ class Sessions:
         return name
 
     def role(self, name: str) -> Role:
-        """The role of a session that `shown` named."""
+        """The role of a session from `shown`."""
         return self._roles[name]
 
     def end(self, name: str) -> None:
@@ -101,7 +103,7 @@ class Sessions:
         self._roles.pop(name, None)
 
     def end_all(self, role: Role = Role.FULL) -> None:
-        """Ends all sessions; as a reader, those of readers."""
+        """End all sessions; for a reader, only those of readers."""
         for name in [name for name, of in self._roles.items() if role in (Role.FULL, of)]:
             self.end(name)
 
@@ -110,7 +112,7 @@ class Sessions:
         self._used_s[name] = self._clock_s()
 
 
-#: Most bytes of a submitted form: enough for a token and a path.
+#: Maximum size of a submitted form, in bytes: enough for a token and a path.
 _MOST_BYTES = 16 * 1024
 _FORM_TYPE = "application/x-www-form-urlencoded"
 
@@ -157,20 +159,20 @@ _PAGE = """<!doctype html>
     <input type="hidden" name="next" value="{target}">
     <button>Log in</button>
   </form>
-  <p><small>It is the <code>token</code> that the daemon was started with: <code>--token-file</code>,
-  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>. With its <code>readToken</code> you see
-  everything and change nothing.</small></p>
+  <p><small>Enter the daemon's <code>token</code>, from <code>--token-file</code>,
+  <code>NNI_MANAGER_TOKEN</code> or <code>settings.yml</code>. With its <code>readToken</code>, you can see
+  everything but change nothing.</small></p>
 </main>
 </body>
 </html>
 """
-#: Its own style, its own form, nothing else.
+#: Allows only the page's own style and form.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-_WRONG = '<p role="alert"><strong>That is not the token.</strong></p>\n    '
+_WRONG = '<p role="alert"><strong>Wrong token.</strong></p>\n    '
 
 
 def wants_page(scope: Scope, headers: Headers) -> bool:
-    """Whether to answer with HTML: browsers ask for it when a page is opened, programs do not."""
+    """Whether to answer with HTML, which browsers request when a page is opened."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in headers.get("accept", "")
 
 
@@ -209,8 +211,10 @@ async def sent(receive: Receive) -> tuple[str, str]:
 
 
 def _on_this_host(target: str) -> str:
-    """The target with a single leading slash: two slashes or a backslash would lead to another host. What is no address
-    becomes ``/``."""
+    """The target with a single leading slash, because two slashes or a backslash would lead to another host.
+
+    An invalid address becomes ``/``.
+    """
     try:
         parts = urlsplit(target.replace("\\", "/"))
     except ValueError:

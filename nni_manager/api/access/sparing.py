@@ -1,4 +1,4 @@
-"""Log lines about events that any client can cause, and the sentence for a fault of ours."""
+"""Rate-limited log lines about events that any client can cause, and the message for internal errors."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import math
 import time
 from collections.abc import Callable
 
-FAULT = "a fault in the manager, nothing of yours; its log has the details, and what was asked for may be tried again"
+FAULT = "internal error of the manager, not of your request; see its log for details, and try the request again"
 
 #: Seconds within which a repeated event is logged once.
 _ONCE_IN_S = 60.0
 
 
 class Sparing:
-    """Rate-limited log lines about events that any client can cause: the first at once, then one a minute with a
-    count."""
+    """Rate-limited log lines: the first event at once, then one line a minute with a count."""
 
     def __init__(self, log: logging.Logger, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -27,7 +26,7 @@ class Sparing:
         self._say(logging.WARNING, sentence)
 
     def exception(self, sentence: str) -> None:
-        """An error with the traceback of the exception that is being handled."""
+        """Log an error with the traceback of the current exception."""
         self._say(logging.ERROR, sentence, exc_info=True)
 
     def _say(self, level: int, sentence: str, *, exc_info: bool = False) -> None:
@@ -35,6 +34,6 @@ class Sparing:
         if now_s - self._said_s < _ONCE_IN_S:
             self._unsaid += 1
             return
-        more = f" (and {self._unsaid} times more since that was said last)" if self._unsaid else ""
+        more = f" (and {self._unsaid} more since the last such line)" if self._unsaid else ""
         self._said_s, self._unsaid = now_s, 0
         self._log.log(level, "%s%s", sentence, more, exc_info=exc_info, extra={"action": "listener"})

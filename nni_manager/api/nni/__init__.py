@@ -1,5 +1,5 @@
-"""NNI's REST API of one experiment, with the same paths and keys, for NNI's clients and page.
+"""NNI's REST API of an experiment, with the same paths and keys, for NNI's clients and page.
 
-An application beside our API. The router has put the experiment's id into the scope. Imports what the rest of `api`
-imports.
+It is an application next to our API. The router puts the experiment's id into the scope. Its import rules are those of
+the rest of `api`.
 """

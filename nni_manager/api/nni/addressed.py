@@ -30,7 +30,7 @@ def addressed(request: Request) -> tuple[ApiContext, str]:
 
 
 async def require_known(context: ApiContext, id_: str) -> None:
-    """Raises NotFound unless the experiment is known."""
+    """Raise NotFound unless the experiment is known."""
     if context.commands.at_work(id_) is None:
         await context.commands.entry(id_)
 
@@ -39,17 +39,18 @@ def trial_of(request: Request) -> str:
     """The trial's id in the path. Raises NotFound for a malformed id."""
     id_ = str(request.path_params["id"])
     if TRIAL_ID.fullmatch(id_) is None:
-        raise NotFound(f"{id_!r} is no trial id; `nnictl trial ls` shows all")
+        raise NotFound(f"{id_!r} is not a trial id; `nnictl trial ls` shows all")
     return id_
 
 
 async def require_writable(context: ApiContext, id_: str) -> None:
-    """Raises Conflict for an experiment that is open for reading only; `ExperimentCommands` refuses other closed
-    ones."""
+    """Raise Conflict for an experiment that is open for reading; `ExperimentCommands` refuses other closed ones."""
     if context.commands.at_work(id_) is not None:
         return
     if (await context.commands.entry(id_)).status is ExperimentStatus.VIEWED:
-        raise Conflict(f"experiment {id_} is open in readonly mode; stop that and resume it (`nnictl resume {id_}`)")
+        raise Conflict(
+            f"experiment {id_} is open in readonly mode; run `nnictl stop {id_}`, then `nnictl resume {id_}`"
+        )
 
 
 async def read_json(request: Request) -> Any:
@@ -57,21 +58,21 @@ async def read_json(request: Request) -> Any:
     try:
         return json.loads(await request.body())
     except RecursionError:
-        raise InvalidInput("the body is nested too deep") from None
+        raise InvalidInput("the body is nested too deeply") from None
     except ValueError as error:  # includes UnicodeDecodeError
         raise InvalidInput(f"the body is not JSON: {error}") from None
 
 
 def json_text(text: bytes | str) -> Response:
-    """An answer of given JSON text."""
+    """An answer with this JSON text."""
     return Response(text, headers={"Content-Type": _JSON})
 
 
 def listed(items: bytes) -> Response:
-    """A JSON list of items that are joined by commas."""
+    """A JSON list of comma-separated items."""
     return json_text(b"[" + items + b"]")
 
 
 def nothing() -> Response:
-    """The empty answer; NNI's clients parse an answer only if it has a body."""
+    """The empty answer. NNI's clients parse an answer only if it has a body."""
     return Response(media_type="application/json")

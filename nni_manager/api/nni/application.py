@@ -1,6 +1,6 @@
 """NNI's REST API for all experiments in one application: at an endpoint's root, or below a prefix on the service.
 
-Refusals are ``{"error": "<sentence>"}`` with 400, 404 or 409 where NNI answers 500, hangs or ends its process.
+Errors are ``{"error": "<sentence>"}`` with 400, 404 or 409. NNI answers 500, hangs or ends its process.
 """
 
 from __future__ import annotations
@@ -96,16 +96,16 @@ def _dispatch(endpoints: Mapping[str, Endpoint], allowed: str) -> Callable[[Requ
         if method == "OPTIONS":
             return PlainTextResponse(allowed, headers={"Allow": allowed})
         context, id_ = addressed(request)
-        await require_known(context, id_)  # even for routes with the same answer for all
+        await require_known(context, id_)  # also for routes with the same answer for all experiments
         return await endpoints[method](request, context, id_)
 
     return answer
 
 
 async def _version(_: Request, context: ApiContext, id_: str) -> Response:
-    """The version as bare text with JSON's content type, as from NNI: its page requires that.
+    """The version as bare text with JSON's content type, as NNI's page requires.
 
-    It has three parts: NNI's page parses one with two as a number and fails.
+    It has three parts, because NNI's page parses a version with two as a number and fails.
     """
     version = context.version
     return Response(version + ".0" * (2 - version.count(".")), media_type="application/json")

@@ -37,7 +37,7 @@ _FIELDS: Mapping[str, str] = {
     "SEARCH_SPACE": "searchSpace",
     "MAX_TRIAL_NUM": "maxTrialNumber",
 }
-#: Fields by which a posted config is recognised as the experiment's.
+#: Fields that identify a posted config as the experiment's.
 _OWN = ("trialCommand", "searchSpace")
 _ENDING = (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED)
 
@@ -64,7 +64,7 @@ def _profile(row: StoredExperiment, path: str, context: ApiContext) -> dict[str,
 
 
 async def start(request: Request, context: ApiContext, id_: str) -> Response:
-    """The id of the experiment, which runs since it was made; NNI's launchers send this request."""
+    """The id of the experiment. NNI's launchers send this request, but the experiment runs from its creation."""
     await require_writable(context, id_)
     given = await read_json(request) if await request.body() else {}
     row = await context.commands.read(id_, experiments.load)
@@ -78,16 +78,16 @@ def _require_own(row: StoredExperiment, given: object) -> None:
     if not isinstance(given, dict):
         raise InvalidInput("the body must be a config: a JSON object")
     config = json.loads(row.config)
-    shown = mask(config)  # as the profile has it
+    shown = mask(config)  # as in the profile
     if any(name in given and given[name] not in (config.get(name), shown.get(name)) for name in _OWN):
         raise Conflict(
-            f"this address serves experiment {row.id}, which has begun, and the config is of another;"
-            " make that one with `nnictl create`"
+            f"this address serves experiment {row.id}, which has begun, but the config is another experiment's;"
+            " create that one with `nnictl create`"
         )
 
 
 async def change(request: Request, context: ApiContext, id_: str) -> Response:
-    """Changes the field of the sent profile that `update_type` names."""
+    """Change the field of the sent profile that `update_type` names."""
     await require_writable(context, id_)
     kind = request.query_params.get("update_type", "")
     if kind not in _FIELDS:
@@ -100,13 +100,13 @@ async def change(request: Request, context: ApiContext, id_: str) -> Response:
 def _field(profile: object, name: str) -> object:
     params = profile.get("params") if isinstance(profile, dict) else None
     if not isinstance(params, dict) or name not in params:
-        raise InvalidInput(f"params.{name}: is missing; send the whole profile, with the new value in it")
+        raise InvalidInput(f"params.{name}: is missing; send the whole profile with the new value")
     require_finite(f"params.{name}", params[name])
     return params[name]
 
 
 async def stop(request: Request, context: ApiContext, id_: str) -> Response:
-    """Answers as soon as the stop is stored; then the experiment is stopped, and its endpoint closes."""
+    """Answer as soon as the stop is stored; then stop the experiment and close its endpoint."""
     experiment = context.commands.at_work(id_)
     stopping = asyncio.create_task(context.commands.stop(id_), name=f"stop {id_}")
     _stops.add(stopping)
@@ -129,15 +129,15 @@ async def _wait_until_stored(experiment: OpenExperiment, stopping: asyncio.Task[
 def _over(stopping: asyncio.Task[None]) -> None:
     _stops.discard(stopping)
     if not stopping.cancelled() and (error := stopping.exception()) is not None:
-        log.error("an experiment was not stopped: %s", error)
+        log.error("stopping an experiment failed: %s", error)
 
 
-#: The event loop itself keeps only weak references to tasks.
+#: Keeps references to tasks, because the event loop has only weak ones.
 _stops: set[asyncio.Task[None]] = set()
 
 
 async def import_data(request: Request, context: ApiContext, id_: str) -> Response:
-    """Results from elsewhere, for the tuner."""
+    """Import results for the tuner."""
     await require_writable(context, id_)
     await context.commands.import_data(id_, _results(await read_json(request)))
     return nothing()
@@ -150,7 +150,7 @@ def _results(given: object) -> list[dict[str, Any]]:
 
 
 def _result(number: int, entry: object) -> dict[str, Any]:
-    """An imported result with all its keys: exports have ids as well, and NNI keeps them."""
+    """An imported result with all its keys; exports also have ids, which NNI keeps."""
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f'[{number}]: must be {{"parameter": {{…}}, "value": …}}')
     return entry
@@ -162,6 +162,6 @@ async def imported_data(request: Request, context: ApiContext, id_: str) -> Resp
 
 
 async def set_cluster_metadata(request: Request, context: ApiContext, id_: str) -> Response:
-    """Accepts the platform from NNI's oldest clients and ignores it: the config has it."""
+    """Ignore the platform from NNI's oldest clients: the config has it."""
     await context.commands.entry(id_)
     return nothing()

@@ -1,6 +1,6 @@
-"""Files of a trial's folder, the experiment's logs, and TensorBoards: started for trials, listed, stopped.
+"""Files of a trial's folder, the experiment's logs, and TensorBoards of trials.
 
-Only plain names of files are accepted, so no path leaves the folder.
+Only plain file names are accepted, so that no path leaves the folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[^/\\\0.][^/\\\0]{0,254}")
 
 
 async def trial_file(request: Request, context: ApiContext, id_: str) -> Response:
-    """A file of a trial's current attempt; as bytes, except its three text files, by our names or NNI 3.0's."""
+    """A file of a trial's current attempt: three text files, by our names or NNI 3.0's; others as bytes."""
     name, trial_id = _plain(request), trial_of(request)
     attempt = await context.commands.read(id_, lambda c: answers.attempt_number(c, trial_id))
     if name in _TEXTS:
@@ -40,7 +40,7 @@ async def trial_file(request: Request, context: ApiContext, id_: str) -> Respons
 
 
 async def _text(context: ApiContext, id_: str, trial_id: str, attempt: int, name: str) -> Response:
-    """The text of a trial's file, or that it is empty: NNI's page links all three files of every trial."""
+    """The text of a trial's file, or a note that it is empty, because NNI's page links all three of every trial."""
     trials = (await context.commands.entry(id_)).folder.trials
     path = f"{attempt_directory(trial_id, attempt)}/{name}"
     is_there = await asyncio.to_thread(os.path.lexists, trials / path)
@@ -66,7 +66,7 @@ async def log_file(request: Request) -> Response:
 def _plain(request: Request) -> str:
     name = str(request.path_params["name"])
     if _PLAIN.fullmatch(name) is None:
-        raise NotFound(f"{name!r} is no name of a file here")
+        raise NotFound(f"there is no file {name!r} here")
     return name
 
 
@@ -76,12 +76,12 @@ async def start_tensorboard(request: Request, context: ApiContext, id_: str) -> 
     words = body.get("trials") if isinstance(body, dict) else None
     ids = [word.strip() for word in words.split(",")] if isinstance(words, str) else []
     if not ids or not all(map(TRIAL_ID.fullmatch, ids)):
-        raise InvalidInput("trials: must be the ids of trials, joined by commas")
+        raise InvalidInput("trials: must be comma-separated ids of trials")
     return JSONResponse(_task(await context.commands.tensorboards.start(id_, ids)))
 
 
 async def show_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
-    """A task. Asked for anew (PUT), there is nothing to be done: TensorBoard reads the folders themselves."""
+    """A task. An update (PUT) does nothing, because TensorBoard reads the folders itself."""
     return JSONResponse(_task(_board(request, context, id_)))
 
 
@@ -90,7 +90,7 @@ async def list_tensorboards(request: Request, context: ApiContext, id_: str) -> 
 
 
 async def stop_tensorboard(request: Request, context: ApiContext, id_: str) -> Response:
-    """The task as it is when it has ended."""
+    """The task after its end."""
     board = _board(request, context, id_)
     await context.commands.tensorboards.stop(board)
     return JSONResponse(_task(board))
@@ -102,7 +102,7 @@ async def stop_tensorboards(request: Request, context: ApiContext, id_: str) -> 
 
 
 def _board(request: Request, context: ApiContext, id_: str) -> Board:
-    """Raises NotFound."""
+    """The TensorBoard of a request. Raises NotFound."""
     return context.commands.tensorboards.get(id_, str(request.path_params["id"]))
 
 

@@ -1,9 +1,9 @@
 """A process for every open experiment, for NNI's tools.
 
-NNI has a process per experiment, and its id in its list of experiments and its API: its Python client's `stop()` waits,
-without limit, until the process is gone, and its `nnictl stop` only terminates it. One daemon serves many experiments,
-so these tools get the id of an idle process that ends with the experiment. It also ends with the daemon, when its pipe
-closes; terminating it stops the experiment.
+NNI has a process per experiment, whose id is in its list of experiments and its API. Its Python client's `stop()`
+waits without limit for the process's end, and its `nnictl stop` only terminates the process. One daemon serves many
+experiments, so these tools get the id of an idle process that ends with the experiment. It also ends with the daemon,
+when its pipe closes. Terminating it stops the experiment.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 #: Ends when its standard input closes.
 _COMMAND = "cat"
-#: Seconds to wait whether the daemon is ending too: a signal to all of its processes may reach the daemon last.
+#: Seconds to wait for the daemon's end: a signal to all its processes may reach the daemon last.
 _DAEMON_TOO_S = 0.3
 #: Seconds before a dead process is replaced, so that processes that keep dying are not restarted without a pause.
 _AGAIN_S = 2.0
-#: Seconds for which a start that a shortage prevents is tried again; the next question tries it too.
+#: Seconds for which a start is retried during a shortage; the next request retries it, too.
 _START_PATIENCE_S = 1.0
 
 
@@ -43,13 +43,15 @@ class PlaceholderProcesses:
         self._processes: dict[str, Process] = {}
         self._watches: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
-        #: Called when a published process is gone although its experiment may be open.
+        #: Called when a published process has ended although its experiment may be open.
         self.on_loss: Callable[[], None] = lambda: None
         commands.on_closed(self._end)
 
     async def pid(self, id_: str) -> int | None:
-        """The id of a process that lives while the experiment is open; None: it is closed, or no process can be
-        started."""
+        """The id of a process that lives while the experiment is open.
+
+        None if the experiment is closed, or no process can be started.
+        """
         async with self._turn:
             process = self._processes.get(id_)
             if process is None or process.returncode is not None:
@@ -57,11 +59,11 @@ class PlaceholderProcesses:
             return process.pid if process is not None else None
 
     async def close(self) -> None:
-        """Ends all processes; no experiment is stopped by that. Idempotent."""
+        """End all processes without stopping experiments. Idempotent."""
         processes, self._processes = list(self._processes.values()), {}
         for process in processes:
             with suppress(ProcessLookupError):
-                process.kill()  # one that was paused would not see its pipe close
+                process.kill()  # a paused process would not notice that its pipe closed
             await process.wait()
         await ended(*self._watches)
 
@@ -73,7 +75,7 @@ class PlaceholderProcesses:
         watch = asyncio.create_task(self._watch(id_, process), name=f"placeholder process of {id_}")
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
-        if not self._commands.is_open(id_):  # closed meanwhile
+        if not self._commands.is_open(id_):  # closed in the meantime
             self._end(id_)
         return process
 
@@ -86,7 +88,7 @@ class PlaceholderProcesses:
         await process.wait()
         if self._processes.get(id_) is not process:
             return  # it was ended with its experiment
-        # the daemon may end by the same signal, which then was no request to stop the experiment
+        # if the daemon ends by the same signal, the signal was not a request to stop the experiment
         if process.returncode == -signal.SIGTERM and not await happened(self._stopping, asyncio.timeout(_DAEMON_TOO_S)):
             await self._stop(id_)
         else:
@@ -98,12 +100,14 @@ class PlaceholderProcesses:
         try:
             await self._commands.stop(id_)
         except NniManagerError as error:
-            log.error("experiment %s was not stopped: %s", id_, error)
+            log.error("stopping experiment %s failed: %s", id_, error)
 
 
 async def _start() -> Process | None:
-    """Starts a process in a new session, so that signals of a terminal to the daemon's group do not reach it, and
-    without the daemon's environment, which has its token."""
+    """Start a process in a new session, without the daemon's environment, which has its token.
+
+    In a new session, signals of a terminal to the daemon's group do not reach it.
+    """
     try:
         return await child_process.start(
             _COMMAND,
@@ -115,5 +119,5 @@ async def _start() -> Process | None:
             start_new_session=True,
         )
     except OSError as error:
-        log.warning("NNI's tools are told no process of an experiment: %s cannot be started (%s)", _COMMAND, error)
+        log.warning("NNI's tools get no process id for an experiment: %s cannot be started (%s)", _COMMAND, error)
         return None

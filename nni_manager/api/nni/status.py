@@ -1,4 +1,4 @@
-"""`check-status`, which clients poll, so its answer is cached."""
+"""`check-status`, whose answer is cached because clients poll it."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class _Kept:
 
 
 class StatusAnswers:
-    """Caches the answer per experiment until something changes."""
+    """Cache of the answer per experiment, until something changes."""
 
     def __init__(self, context: ApiContext) -> None:
         self._context = context
         self._kept: WeakKeyDictionary[Readable, _Kept] = WeakKeyDictionary()
 
     async def answer_at_once(self, scope: Scope, send: Send) -> bool:
-        """Answers from the cache if possible; returns whether it did."""
+        """Answer from the cache if possible; return whether it did."""
         if scope["path"] != _PATH or scope["method"] != "GET":
             return False
         id_ = experiment_of(scope)
@@ -75,8 +75,7 @@ class StatusAnswers:
         return response
 
     def _state(self, id_: str, read: Readable) -> _State:
-        """The state of an answer. A closed experiment's files are watched by the reader, so only its index entry counts
-        here."""
+        """The state of an answer. For a closed experiment, it is the index entry; the reader watches the files."""
         service = self._context.commands
         if isinstance(read, OpenExperiment):
             return read.changes.count, service.problem(id_)
@@ -88,7 +87,7 @@ class StatusAnswers:
         if entry.is_open and not (entry.status.is_closed or live.problem or live.derived_hold):
             return Response(NOT_READY, media_type="text/html")
         status = entry.status if entry.status.is_closed else None  # the experiment's database may not have it
-        found: list[Readable] = []  # its last entry is the one that was read
+        found: list[Readable] = []  # the last entry is the database that was read
 
         def choose(read: Readable) -> Callable[[sqlite3.Connection], Response]:
             found.append(read)
@@ -103,8 +102,10 @@ def _response(row: StoredExperiment, live: Live, status: ExperimentStatus | None
 
 
 def _status(row: StoredExperiment, live: Live) -> ExperimentStatus:
-    """The status as NNI has it, which knows no hold: a program that waits for the end would wait for ever where only a
-    person can go on."""
+    """The status in NNI's terms, which lack a hold.
+
+    A hold is reported as an error: a program that waits for the end would otherwise wait forever for a user's action.
+    """
     held = overview.hold(row, live)
     if held is None or held.code in PASSING_HOLDS or row.status.is_closed:
         return row.status
@@ -112,7 +113,7 @@ def _status(row: StoredExperiment, live: Live) -> ExperimentStatus:
 
 
 async def show_metadata(request: Request, context: ApiContext, id_: str) -> Response:
-    """The entry of the experiment, in the form of NNI's list of experiments."""
+    """The entry of the experiment, in the format of NNI's list of experiments."""
     return JSONResponse(await _described(context, await context.commands.entry(id_), id_))
 
 
@@ -123,7 +124,7 @@ async def list_metadata(request: Request, context: ApiContext, id_: str) -> Resp
 
 
 async def _described(context: ApiContext, entry: Entry, asked: str) -> dict[str, Any]:
-    """An entry of the list. Only the requested experiment has a process id, as clients do not use others."""
+    """An entry of the list. Only the requested experiment has a process id, because clients do not use others."""
     pid = await context.placeholders.pid(entry.id) if entry.id == asked else None
     ports = (urlsplit(listener["address"]).port for listener in context.listeners() if listener["kind"] == "service")
     described = nni_registry.describe(entry, service_port=next(ports, None), url=context.commands.endpoint_url)

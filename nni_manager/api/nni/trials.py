@@ -1,8 +1,8 @@
 """Trials and metrics: lists, one trial, counts by status; adding and ending a trial.
 
-NNI's clients poll lists as a whole, which only grow at their end. Items before the first one that may still change are
-assembled by SQLite once and cached while the experiment is open: ten thousand trials are then as fast as ten. A closed
-experiment does not change: its whole list is cached while its database is open, within a limit for all of them.
+NNI's clients poll whole lists, which only grow at their end. SQLite assembles items that can no longer change once;
+they are cached while the experiment is open. So ten thousand trials are as fast as ten. The whole list of a closed
+experiment is cached while its database is open, within a limit for all of them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from nni_manager.scheduler.experiments.open_experiment import OpenExperiment
 from nni_manager.store.experiment import trials
 from nni_manager.store.nni import nni_answers
 
-#: Most seconds to wait for a trial's end: NNI's clients wait 20 for an answer.
+#: Maximum wait for a trial's end, in seconds: NNI's clients wait 20 for an answer.
 _MOST_WAIT_S = 15.0
 #: Seconds from the end of its grace period until a trial's end is recorded.
 _KNOWN_AFTER_S = 1.0
 
 
 class TrialAnswers:
-    """Caches the list of trials per experiment."""
+    """Answers about trials, with a cached list per experiment."""
 
     def __init__(self, cache: ListCache) -> None:
         self._lists = GrowingLists(lambda read: trial_rows(str(read.folder.trials)), cache)
@@ -61,16 +61,16 @@ class TrialAnswers:
         return ListResponse(await context.commands.read_by(id_, lambda read: self._lists.of(read).read))
 
     async def show(self, request: Request, context: ApiContext, id_: str) -> Response:
-        """One trial, by its id."""
+        """A trial, by its id."""
         directory, trial_id = str((await context.commands.folder(id_)).trials), request.path_params["id"]
         return json_text(await context.commands.read(id_, lambda c: nni_answers.trial(c, directory, trial_id)))
 
     async def statistics(self, request: Request, context: ApiContext, id_: str) -> Response:
-        """The number of trials of each status that occurs."""
+        """The number of trials by status."""
         return listed(await context.commands.read(id_, nni_answers.statistics))
 
     async def add(self, request: Request, context: ApiContext, id_: str) -> Response:
-        """Adds a trial; its parameters are the whole body."""
+        """Add a trial whose parameters are the whole body."""
         await require_writable(context, id_)
         parameters = await read_json(request)
         if not isinstance(parameters, dict):
@@ -79,7 +79,7 @@ class TrialAnswers:
         return JSONResponse({"sequenceId": added["sequenceId"]})
 
     async def kill(self, request: Request, context: ApiContext, id_: str) -> Response:
-        """Answers when it has ended, or its grace period is over."""
+        """Stop a trial; answer after its end or its grace period."""
         await require_writable(context, id_)
         trial_id = trial_of(request)
         await context.commands.kill_trial(id_, trial_id)
@@ -110,7 +110,7 @@ _MOST = 2**63 - 1
 
 
 class MetricAnswers:
-    """Caches the settled results per experiment."""
+    """Answers about results, with cached final ones per experiment."""
 
     def __init__(self, cache: ListCache) -> None:
         self._lists = GrowingLists(lambda _: METRIC_ROWS, cache)
@@ -138,7 +138,7 @@ class MetricAnswers:
         return listed(await context.commands.read(id_, nni_answers.latest_metrics))
 
     async def export(self, request: Request, context: ApiContext, id_: str) -> Response:
-        """Trials that succeeded, each with its parameters and final result."""
+        """Successful trials, each with its parameters and final result."""
         return listed(await context.commands.read(id_, nni_answers.export))
 
 
@@ -147,17 +147,17 @@ async def _cut(request: Request, context: ApiContext, id_: str, *, trial_id: str
     return listed(await context.commands.read(id_, lambda c: nni_answers.metrics(c, trial_id=trial_id, type=type_)))
 
 
-#: Most cached bytes of one list of an open experiment.
+#: Maximum cached size of a list of an open experiment, in bytes.
 MOST_KEPT = 64 * 1024 * 1024
-#: Most cached bytes of all lists of closed experiments.
+#: Maximum cached size of all lists of closed experiments, in bytes.
 MOST_KEPT_OF_CLOSED = 64 * 1024 * 1024
-#: Most pieces of a cached list; above it they are joined.
+#: Maximum number of pieces of a cached list; above it, they are joined.
 _MOST_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Items as JSON text joined by commas, in the order of a growing id."""
+    """Items as comma-separated JSON text, in the order of a growing id."""
 
     #: An id below which items no longer change and none is added.
     settled: Callable[[sqlite3.Connection], int]
@@ -200,7 +200,7 @@ class ListCache:
         self._lock = threading.Lock()
 
     def use(self, used: GrowingList, size: int) -> None:
-        """Makes `used` the most recent, and evicts the least recently used lists above the limit."""
+        """Make `used` the most recent list, and evict the least recently used ones above the limit."""
         with self._lock:
             self._free += self._lists.pop(used, 0) - size
             self._lists[used] = size
@@ -238,7 +238,7 @@ class GrowingList:
         self._lock = threading.Lock()
 
     def forget(self) -> None:
-        """Drops the cached list; the next read assembles it again."""
+        """Drop the cached list; the next read assembles it again."""
         self._kept = _Kept()
 
     def read(self, connection: sqlite3.Connection) -> Sequence[bytes]:

@@ -1,7 +1,7 @@
-"""The routes that trial runners post to: a separate application on a separate listener, with a token per attempt.
+"""The application for trial runners: a separate listener, with a token per attempt.
 
-The wire contract is `trial_runner.protocol`. Every request is idempotent, as a runner without an answer repeats it. A
-body is read only after the token was checked, and all bodies together are limited by `BodyMemory`.
+The wire contract is `trial_runner.protocol`. Every request is idempotent, because a runner without an answer repeats
+it. A body is read only after the token was checked. `BodyMemory` limits all bodies together.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from trial_runner import protocol
 
 log = logging.getLogger(__name__)
 
-#: A post has 256 KiB of lines, or one line of up to `MAX_RECORD` bytes, each of which JSON may escape to two.
+#: A post has 256 KiB of lines, or one line of up to `MAX_RECORD` bytes; JSON may double each byte.
 BODY_LIMIT = 2 * protocol.MAX_RECORD + 1024 * 1024
-#: Most bytes of all large bodies being received.
+#: Maximum size of all large bodies that are being received, in bytes.
 ROOM_BYTES = 2 * BODY_LIMIT
-#: Seconds for a whole body to arrive.
+#: Time limit for receiving a body, in seconds.
 BODY_S = 60.0
-#: Archives of code kept in memory; most bytes of each.
+#: Number of code archives kept in memory; maximum size of each in bytes.
 _SMALL_FILES = 8
 _SMALL_FILE_BYTES = 64 * 1024
 #: Seconds between two heartbeats of a runner.
@@ -67,7 +67,7 @@ OUTCOMES = ("taken", *dict.fromkeys(_OUTCOMES.values()), "refused", "failed")
 
 
 def outcome(status: int) -> str:
-    """The outcome of a request that was answered with this status; one of `OUTCOMES`."""
+    """The outcome of a request with this status, one of `OUTCOMES`."""
     if status < 400:
         return "taken"
     return _OUTCOMES.get(status) or ("refused" if status < 500 else "failed")
@@ -88,7 +88,7 @@ class _File:
 
 
 class _Refused(Exception):
-    """A refusal that is not a domain error."""
+    """An error that is not a domain error."""
 
     def __init__(self, status: int, sentence: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(sentence)
@@ -112,8 +112,10 @@ Get = Callable[[RunnerIdentity], Awaitable[_Answer | _File]]
 
 
 class TrialListener:
-    """The ASGI application, with its limits of bodies. Without a framework: its layers would cost more than handling a
-    post, and most requests to the daemon arrive here."""
+    """The ASGI application, with its limits of bodies.
+
+    It uses no framework: most requests to the daemon arrive here, and the layers would cost more than handling a post.
+    """
 
     def __init__(self, reports: RunnerReports) -> None:
         self._reports = reports
@@ -137,7 +139,7 @@ class TrialListener:
         try:
             answer = await self._answer(scope, headers, receive)
         except ClientDisconnect:
-            return log.debug("a runner went away in the middle of %s", scope["path"])
+            return log.debug("a runner disconnected during %s", scope["path"])
         except _Refused as refused:
             answer = _json({"error": str(refused)}, refused.status, refused.headers)
         except BodyTooLarge as error:
@@ -155,7 +157,7 @@ class TrialListener:
         name = found[4] if found else ""
         is_get = scope["method"] in ("GET", "HEAD")
         if found is None or (name not in self.gets and name not in self.posts):
-            raise _Refused(404, "there is no such route of trial runners")
+            raise _Refused(404, "unknown route of trial runners")
         if name not in (self.gets if is_get else self.posts) or not (is_get or scope["method"] == "POST"):
             raise _Refused(405, f"{scope['method']} is not possible here")
         runner = self._authenticated(found.group(1, 2, 3), headers)
@@ -182,7 +184,7 @@ class TrialListener:
         await send({"type": "http.response.body", "body": answer.body})
 
     def _authenticated(self, ids: tuple[str | Any, ...], headers: Mapping[bytes, bytes]) -> RunnerIdentity:
-        """The attempt in the path, after its token was checked. Raises _Refused."""
+        """The attempt in the path, with its token checked. Raises _Refused."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not token:
             raise _Refused(401, "send the attempt's token as `Authorization: Bearer`", {"WWW-Authenticate": "Bearer"})
@@ -196,7 +198,7 @@ class TrialListener:
             )
             if self._reports.tokens.is_token(runner.job_name, token.strip()):
                 return runner
-        raise _Refused(403, "this token is not the one of this attempt")
+        raise _Refused(403, "this token belongs to another attempt")
 
 
 _CONTAINER = protocol.CONTAINER_HEADER.lower().encode()
@@ -205,8 +207,7 @@ _ANSWER = protocol.ANSWER_HEADER.lower().encode()
 
 
 def _signature(reports: RunnerReports, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Headers that sign an answer for this attempt and request: a proxy in between may answer itself or replay an
-    answer."""
+    """Headers that sign an answer for this attempt and request, because a proxy may answer itself or replay one."""
     attempt = _ATTEMPT_PATH.fullmatch(path)
     name = f"{reports.tokens.manager}/{attempt[1]}" if attempt else reports.tokens.manager
     request = headers.get(_REQUEST, b"")
@@ -242,7 +243,7 @@ class _Routes:
         }
 
     async def _code_of(self, welcome: Registration) -> Json:
-        """The code in the answer to a registration, if it is small. Errors are left to the request for the code."""
+        """The code for the answer to a registration, if it is small. The request for the code reports errors."""
         try:
             data = await self._small.data(await welcome.archive.path()) if welcome.archive is not None else b""
         except (NniManagerError, OSError):
@@ -266,7 +267,7 @@ class _Routes:
         return _json(await self._reports.offsets(runner))
 
     def alone(self, name: str) -> Callable[[RunnerIdentity, Json], Awaitable[Json]]:
-        """A route for one kind of post."""
+        """A route for a kind of post."""
         take = self.takes[name]
 
         async def taken(runner: RunnerIdentity, body: Json) -> Json:
@@ -275,7 +276,7 @@ class _Routes:
         return taken
 
     async def together(self, runner: RunnerIdentity, body: Json) -> Json:
-        """Handles several posts in order, until one is not stored whole."""
+        """Handle several posts in order, until one is not stored completely."""
         parts = posts.parts(body, self.takes)
         attempt, answers = await self._reports.attempt(runner), list[Json]()
         while len(answers) < len(parts):
@@ -289,11 +290,11 @@ class _Routes:
         return {"answers": answers}
 
     async def _last_results(self, attempt: AttemptReports, results: Json, end: Json) -> tuple[Json, ...]:
-        """Stores the last results and the end in one commit."""
+        """Store the last results and the end in one commit."""
         outbox, start, end_at, lines = posts.stretch(results)
         try:
             word = posts.exit_report(end)
-        except InvalidInput:  # the end is invalid: the results are stored nevertheless
+        except InvalidInput:  # the end is invalid; store the results anyway
             return (await self._metrics(attempt, results),)
         offset = await attempt.lines(outbox, start, end_at, lines, word)
         taken = {"offset": offset}
@@ -319,14 +320,13 @@ class _Routes:
 
 
 class _SmallFiles:
-    """A cache of small archives of code: all trials of an experiment request the same one, and archives never
-    change."""
+    """A cache of small code archives, which never change and which all trials of an experiment request."""
 
     def __init__(self) -> None:
         self._known: dict[Path, bytes] = {}
 
     async def data(self, path: Path) -> bytes:
-        """The file's content; empty if it is not small. Raises OSError."""
+        """The file's content, or empty if it is not small. Raises OSError."""
         if path not in self._known:
             while len(self._known) >= _SMALL_FILES:
                 del self._known[next(iter(self._known))]
@@ -344,8 +344,7 @@ def _orders(attempt: AttemptReports, must_stop: bool, **more: object) -> Json:
 
 
 async def _parts(take: Callable[..., Awaitable[Json | tuple[Json, ...]]], *given: Any) -> list[Json]:
-    """The answers to one post of a request, or to two. An error of the daemon (status 500) is raised for the whole
-    request."""
+    """The answers to one or two posts of a request. An internal error (status 500) is raised for the whole request."""
     try:
         taken = await take(*given)
         return [{"status": 200, "body": body} for body in (taken if isinstance(taken, tuple) else (taken,))]
@@ -363,7 +362,7 @@ async def _body(headers: Mapping[bytes, bytes], receive: Receive, body: Body) ->
         async with asyncio.timeout(BODY_S):
             return posts.parse(await _received(receive, body))
     except TimeoutError:
-        raise _Refused(408, f"the body did not come within {BODY_S:g} s", {"Connection": "close"}) from None
+        raise _Refused(408, f"the body did not arrive within {BODY_S:g} s", {"Connection": "close"}) from None
 
 
 async def _received(receive: Receive, body: Body) -> bytes:
@@ -384,7 +383,7 @@ async def _received(receive: Receive, body: Body) -> bytes:
 
 
 def _status(error: Exception) -> int:
-    """The HTTP status of an error; 410 for an attempt that is over or an experiment that is closed."""
+    """The HTTP status of an error; 410 for a finished attempt or a closed experiment."""
     if isinstance(error, Conflict):
         return 410
     return int(_STATUS.get(type(error)) or status_of(error))

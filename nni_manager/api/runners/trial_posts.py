@@ -1,6 +1,6 @@
-"""Posts of trial runners, validated field by field, and the memory for those that are being received.
+"""Validates posts of trial runners, and limits the memory for bodies.
 
-A runner is untrusted: a post may be wrong, huge or malicious, and must not harm anything but its own trial.
+Runners are untrusted: a post may be wrong, huge or malicious, and must harm at most its own trial.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from trial_runner.wire.outbox_files import is_outbox
 
 Json = dict[str, Any]
 
-#: The greatest integer that every JSON parser keeps.
+#: The greatest integer that every JSON parser reads exactly.
 _MOST = 2**53
-#: Most posts in one request.
+#: Maximum number of posts in a request.
 _MOST_TOGETHER = 16
-#: Most characters of a sentence about undelivered results.
+#: Maximum length of a message about undelivered results.
 _SENTENCE_CHARACTERS = 300
 
 
@@ -31,7 +31,7 @@ def parse(data: bytes) -> Json:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
-        raise InvalidInput("the body is no JSON") from None
+        raise InvalidInput("the body is not JSON") from None
     if not isinstance(body, dict):
         raise InvalidInput("the body must be a JSON object")
     return body
@@ -48,24 +48,24 @@ def parts(body: Json, known: Collection[str]) -> list[tuple[str, Json]]:
 def _one_of(part: object, known: Collection[str]) -> tuple[str, Json]:
     route, body = (part.get("route"), part.get("body")) if isinstance(part, dict) else (None, None)
     if not isinstance(route, str) or route not in known:
-        raise InvalidInput(f"posts: each is of one of the routes {', '.join(known)}")
+        raise InvalidInput(f"posts: each must have one of the routes {', '.join(known)}")
     if not isinstance(body, dict):
         raise InvalidInput("posts: the body of each must be a JSON object")
     return route, body
 
 
 def is_whole_end(found: Sequence[tuple[str, Json]]) -> bool:
-    """Whether the posts are results followed by the end."""
+    """Whether the posts are results followed by the end of the trial."""
     return [route for route, _ in found[:2]] == ["metrics", "status"] and found[1][1].get("event") == "exited"
 
 
 def is_whole(body: Json, answer: Json) -> bool:
-    """Whether a post is stored completely, by its answer."""
+    """Whether a post was stored completely, according to its answer."""
     return "end" not in body or answer.get("offset", 0) >= body["end"]
 
 
 def registration(body: Json) -> tuple[str | None, str, dict[str, int] | None]:
-    """A registration: (version, channel, bytes per outbox that the container found; None: not given)."""
+    """A registration: (version or None, channel, size of each outbox in the container in bytes, or None)."""
     version, channel = _text(body, "version"), _text(body, "channel") or protocol.PUSH
     if channel not in (protocol.PUSH, protocol.PULL):
         raise InvalidInput(f"channel: must be {protocol.PUSH} or {protocol.PULL}")
@@ -83,7 +83,7 @@ def exit_report(body: Json) -> Json:
     """The stored fields of a runner's report of the end."""
     exit_code, signal = _count(body, "exitCode"), _count(body, "signal")
     if exit_code is None and signal is None:
-        raise InvalidInput("exitCode or signal: one of them must be given")
+        raise InvalidInput("exitCode or signal: one of them is required")
     return {
         "exitCode": exit_code,
         "signal": signal,
@@ -101,20 +101,19 @@ def stretch(body: Json) -> tuple[str, int, int, list[str]]:
     """Complete lines of one outbox between two byte offsets: (outbox, start, end, lines)."""
     lines = body.get("lines")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-        raise InvalidInput("lines: must be a list of texts")
+        raise InvalidInput("lines: must be a list of strings")
     require_text("lines", "".join(lines))
     outbox = _text(body, "outbox")
     if not is_outbox(outbox):
         raise InvalidInput(f"outbox: must begin with {protocol.OUTBOX_FOLDER}/, or be {protocol.METRICS_FILE}")
     start, end = _required(body, "start"), _required(body, "end")
     if end - start < len(lines) or end < start:
-        raise InvalidInput("end: must be behind start by a byte a line at least")
+        raise InvalidInput("end: must exceed start by at least one byte per line")
     return outbox, start, end, lines
 
 
 def piece(body: Json) -> tuple[str, int, bytes, str]:
-    """A part of a log: (file, offset, data, the job's process that wrote it). The last is empty for the reporting
-    one."""
+    """A part of a log: (file, offset, data, the writing process of the job, or empty for the reporting one)."""
     return _text(body, "file"), _required(body, "offset"), _text(body, "data").encode(), _text(body, "source")
 
 
@@ -124,13 +123,13 @@ def _sizes(body: Json) -> dict[str, int]:
         return {}
     if not isinstance(outboxes, dict):
         raise InvalidInput("outboxes: must be an object of names and their sizes")
-    # invalid names are not waited for, nor outboxes above the limit
+    # do not wait for invalid names or for outboxes above the limit
     names = [name for name in outboxes if is_outbox(name)][: protocol.MOST_OUTBOXES]
     return {name: _required(outboxes, name, "outboxes") for name in names}
 
 
 def _sentences(body: Json) -> list[str]:
-    """The runner's sentences. An invalid one is left out: the end must not be refused because of it."""
+    """The runner's messages, without invalid ones, which must not prevent the report of the end."""
     given = body.get("undelivered")
     texts = [text for text in given if isinstance(text, str)] if isinstance(given, list) else []
     return [
@@ -140,7 +139,7 @@ def _sentences(body: Json) -> list[str]:
 
 
 def _text(body: Json, name: str) -> str:
-    """The text of a field; empty: missing or null."""
+    """The text of a field, or empty if it is missing or null."""
     value = body.get(name)
     if value is None:
         return ""
@@ -166,14 +165,14 @@ def _required(body: Json, name: str, shown: str = "") -> int:
     return value
 
 
-#: Most bytes of a small body, such as a usual post of lines.
+#: Maximum size of a small body, such as a usual post of lines, in bytes.
 SMALL_BYTES = 512 * 1024
-#: Most simultaneous bodies of one attempt, one for each of its reporting processes.
+#: Maximum number of simultaneous bodies of an attempt, one for each reporting process.
 MOST_BODIES = 64
 
 
 class BodyMemory:
-    """Limits the memory for bodies that are being received. `size`: most bytes of all large bodies together.
+    """Limit of the memory for bodies. `size`: maximum bytes of all large bodies together.
 
     Received bytes count, not announced ones. Small bodies are always accepted, so that no heartbeat waits for another
     runner's results.
@@ -183,14 +182,14 @@ class BodyMemory:
         self._size = size
         self._taken = 0
         self._bodies: Counter[str] = Counter()
-        #: Attempts with a large body that is being received.
+        #: Attempts that are sending a large body.
         self._large: set[str] = set()
 
     @contextmanager
     def body(self, attempt: str) -> Iterator[Body]:
-        """A context in which a body is received and used. Raises TooBusy."""
+        """A context for receiving and using a body. Raises TooBusy."""
         if self._bodies[attempt] >= MOST_BODIES:
-            raise TooBusy(f"{MOST_BODIES} posts of this attempt are being taken in; this one is taken in a second")
+            raise TooBusy(f"{MOST_BODIES} posts of this attempt are being received; repeat this one in a second")
         self._bodies[attempt] += 1
         body = Body(self, attempt)
         try:
@@ -202,25 +201,25 @@ class BodyMemory:
                 del self._bodies[attempt]
 
     def enlarge(self, attempt: str) -> None:
-        """Counts the attempt's body as large from now on. Raises TooBusy."""
+        """Count the attempt's body as large from now on. Raises TooBusy."""
         if attempt in self._large:
-            raise TooBusy("another large post of this attempt is being taken in; this one is taken in a second")
+            raise TooBusy("another large post of this attempt is being received; repeat this one in a second")
         self._large.add(attempt)
 
     def take(self, size: int, held: int) -> None:
-        """Reserves `size` bytes. `held`: bytes the body has already; a single body always has room. Raises TooBusy."""
+        """Reserve `size` bytes. `held`: bytes of the body so far; a single body always fits. Raises TooBusy."""
         if self._taken + size > self._size and self._taken > held:
-            raise TooBusy("more comes in than can be taken in at a time; it is taken in a second")
+            raise TooBusy("too many posts are being received; repeat this one in a second")
         self._taken += size
 
     def give_back(self, attempt: str, held: int) -> None:
-        """Releases the attempt's large body."""
+        """Release the attempt's large body."""
         self._large.discard(attempt)
         self._taken -= held
 
 
 class Body:
-    """One body while it is received."""
+    """A body while it is received."""
 
     def __init__(self, memory: BodyMemory, attempt: str) -> None:
         self._memory = memory
@@ -231,7 +230,7 @@ class Body:
         self._held = 0
 
     def grow(self, size: int) -> None:
-        """Counts received bytes. Raises TooBusy: the rest of the body must not be read then."""
+        """Count received bytes. Raises TooBusy; the rest of the body must then not be read."""
         self._size += size
         if self._size <= SMALL_BYTES:
             return

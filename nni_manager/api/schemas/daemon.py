@@ -1,6 +1,6 @@
-"""The base of all models, refusals, the daemon and its disk, and code that was sent.
+"""The base of all models; errors, the daemon and its disk, and uploaded code.
 
-camelCase outside, snake_case inside.
+Names are camelCase in JSON, snake_case in Python.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from nni_manager import __version__
 
 
 class Wire(BaseModel):
-    """Unknown fields are refused, so that a misspelt one is noticed.
+    """The base of all models. Unknown fields are refused, so that misspelled ones are noticed.
 
-    A model's checks are compiled when they are used first: those of all models took 5 % of the daemon's start.
+    A model's checks are compiled on first use, because compiling all takes 5 % of the daemon's start.
     """
 
     model_config = ConfigDict(
@@ -27,13 +27,13 @@ class Wire(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         extra="forbid",
-        from_attributes=True,  # so records of the daemon become models
+        from_attributes=True,  # converts records of the daemon to models
         frozen=True,
         defer_build=True,
     )
 
     def json_text(self) -> str:
-        """All of it. What pydantic cannot spell, halves of characters, becomes escapes; what is no number is null."""
+        """The JSON text. Lone surrogates, which pydantic cannot write, become escapes; NaN becomes null."""
         try:
             return self.model_dump_json(by_alias=True)
         except PydanticSerializationError:
@@ -42,35 +42,35 @@ class Wire(BaseModel):
 
 
 class Sent(Wire):
-    """A request's body. Its checks are compiled at the start: later, pydantic warns of what FastAPI adds to them."""
+    """A request's body. Its checks are compiled at the start, because pydantic later warns of FastAPI's additions."""
 
     model_config = ConfigDict(defer_build=False)
 
 
 class Problem(Wire):
-    """One thing wrong with an experiment file."""
+    """A problem in an experiment file."""
 
-    message: str = Field(description="What is wrong and what to do, one sentence.")
-    field: str = Field(description="Dotted path of the field as the user wrote it; empty for the whole file.")
-    file: str = Field(description="File the problem is in; empty when the text came without one.")
-    line: int = Field(description="1-based line in that file; 0 when unknown.")
+    message: str = Field(description="The problem and what to do, one sentence.")
+    field: str = Field(description="Dotted path of the field as the user wrote it; empty: the whole file.")
+    file: str = Field(description="File with the problem; empty: the text came without a file.")
+    line: int = Field(description="1-based line in that file; 0: unknown.")
 
 
 class FileWarning(Problem):
-    """Something about an experiment file that refuses nothing."""
+    """A warning about an experiment file."""
 
     code: str = Field(description="The kind, for programs.")
 
 
 class Error(Wire):
-    """Every answer that is not of the 2xx kind."""
+    """The body of every answer with a status other than 2xx."""
 
-    error: str = Field(description="For the user: what happened, which field or thing, what to do next.")
+    error: str = Field(description="Message for the user: what happened, to which object, and what to do next.")
     problems: list[Problem] | None = Field(
-        default=None, description="Only when an experiment file or a changed value cannot be used: every reason found."
+        default=None, description="Only for an invalid experiment file or changed value: all problems."
     )
     warnings: list[FileWarning] | None = Field(
-        default=None, description="Only with `problems`: what was found besides and would have refused nothing."
+        default=None, description="Only with `problems`: warnings about the same file."
     )
 
 
@@ -79,7 +79,7 @@ class Health(Wire):
 
 
 class Listener(Wire):
-    """A listener: where clients may come in."""
+    """A listener: an address for clients."""
 
     kind: str = Field(description="`control` (Unix socket), `service`, `endpoint` or `trials`.")
     address: str = Field(description="Path of the socket, or `http://host:port`.")
@@ -91,47 +91,47 @@ class Daemon(Wire):
     data_directory: str = Field(description="Absolute path of its data directory.")
     started_ms: int = Field(description="When it was started, milliseconds since the epoch.")
     listeners: list[Listener] = Field(description="All open listeners.")
-    experiments: int = Field(description="How many experiments it knows, stopped ones included.")
+    experiments: int = Field(description="Number of its experiments, including stopped ones.")
     ends_by_itself: bool = Field(
-        description="True: a command started it, and it ends with its last open experiment. False: it goes on without."
+        description="True: a command started it, and it ends with its last open experiment. False: it keeps running."
     )
 
 
 class StopDaemon(Sent):
     experiments: bool = Field(
-        default=False, description="True: all experiments are stopped first. False: jobs go on without the daemon."
+        default=False, description="True: stops all experiments first. False: jobs keep running without the daemon."
     )
 
 
 class Stopping(Wire):
-    status: Literal["stopping"] = Field(description="Always `stopping`; the daemon is gone a moment later.")
+    status: Literal["stopping"] = Field(description="Always `stopping`; the daemon ends a moment later.")
 
 
 class Code(Wire):
-    """A code directory that experiments can be made of."""
+    """An uploaded code directory for experiments."""
 
     sha256: str = Field(description="SHA-256 of the packed code, in hex; `code` of a new experiment.")
-    directory: str = Field(description="Where it lies as it was sent, unpacked, on the daemon's machine.")
+    directory: str = Field(description="Folder of the unpacked code on the daemon's machine.")
 
 
 class DiskUse(Wire):
-    """The room that an experiment takes on the manager's machine, in bytes as `du` counts them."""
+    """The disk use of an experiment on the manager's machine, in bytes as counted by `du`."""
 
-    total: int = Field(description="All of it.")
-    database: int = Field(description="Its database, with what belongs to that.")
-    trials: int = Field(description="What trials wrote, outboxes and logs among it.")
+    total: int = Field(description="Total size.")
+    database: int = Field(description="Its database, including auxiliary files.")
+    trials: int = Field(description="Files of trials, including outboxes and logs.")
     checkpoints: int = Field(description="Checkpoints of its tuner.")
     code: int = Field(description="Copies and archives of its code.")
     logs: int = Field(description="Its own logs.")
-    other: int = Field(description="What else is in its folder.")
-    files: int = Field(description="How many files there are.")
+    other: int = Field(description="Other files in its folder.")
+    files: int = Field(description="Number of files.")
 
 
 class Disk(Wire):
     """The disk of the data directory."""
 
     folder: str = Field(description="The data directory.")
-    free: int = Field(description="Bytes that are free for the manager's user.")
-    total: int = Field(description="Bytes that the disk has.")
-    least: int = Field(description="Free bytes below which the manager warns; 0: it does not.")
-    warning: str = Field(description="What is wrong and what to do; empty: there is room.")
+    free: int = Field(description="Free bytes for the manager's user.")
+    total: int = Field(description="Size of the disk in bytes.")
+    least: int = Field(description="Free bytes below which the manager warns; 0: no warning.")
+    warning: str = Field(description="The problem and what to do; empty: enough space.")

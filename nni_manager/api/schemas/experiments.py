@@ -1,4 +1,4 @@
-"""Experiments as the API shows them, and what may be sent about them."""
+"""Experiments in the API's answers and requests."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nni_manager.store.index.best_results import MOST
 from nni_manager.store.index.labels import LONGEST_TAG, MOST_NOTES
 
 _ONE_STATUS = (
-    "Status in NNI's words: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (nothing new starts, trials still run); "
-    "DONE; ERROR (cannot go on, `resume` tries again); STOPPING; STOPPED (`resume` opens it again); "
+    "Status in NNI's terms: RUNNING; NO_MORE_TRIAL and TUNER_NO_MORE_TRIAL (no new trials start, trials still run); "
+    "DONE; ERROR (cannot continue, `resume` tries again); STOPPING; STOPPED (`resume` opens it again); "
     "VIEWED (open for reading only)."
 )
 
 
 #: Of what lists show.
-_NOT_KNOWN = " null: not known, of a closed one that NNI or an earlier version made."
+_NOT_KNOWN = " null: unknown, for a closed experiment of NNI or an earlier version."
 
 
 class Hold(Wire):
-    """Why no new trial starts although the experiment is not over. Running trials go on."""
+    """Why no new trials start although the experiment has not ended. Running trials continue."""
 
     code: HoldCode = Field(description="The kind of reason.")
     sentence: str = Field(description="What happened and what to do.")
@@ -35,287 +35,277 @@ class Hold(Wire):
 
 
 class ExperimentWarning(Wire):
-    """A fact that the user should know although nothing is refused and nothing waits."""
+    """A warning. It neither refuses nor delays anything."""
 
     code: str = Field(description="The kind, for programs.", examples=["TRIAL_PORT_MOVED"])
-    message: str = Field(description="What is so and what to do about it; for a file with its line and field.")
+    message: str = Field(description="The situation and what to do; for a file, with line and field.")
 
 
 class Best(Wire):
-    """The best succeeded trial so far, by the tuner's `optimize_mode`."""
+    """The best successful trial so far, by the tuner's `optimize_mode`."""
 
     trial_id: str = Field(description="Its id.")
-    value: float = Field(description="Its final result's number; infinite ones are never the best.")
+    value: float = Field(description="Number of its final result; always finite.")
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
 class ParetoTrial(Wire):
-    """A trial that none is better than in every one of the experiment's `objectives`."""
+    """A trial of the Pareto set: no other trial is better in every one of the `objectives`."""
 
     trial_id: str = Field(description="Its id.")
     values: dict[str, float] = Field(description="Objective → its number in the trial's final result.")
     is_feasible: bool = Field(
-        description="Whether it satisfies all `constraints`. While no trial does, the set is made of those that "
+        description="Whether it satisfies all `constraints`. While no trial does, the set contains those that "
         "violate them least."
     )
     parameters: JsonValue = Field(description="Its parameters, as it got them.")
 
 
 class CommonFailure(Wire):
-    """What most of the trials that failed have in common: they have the same `failureKey`."""
+    """The failure that most of the failed trials have in common, by `failureKey`."""
 
-    trials: int = Field(description="How many failed so.")
+    trials: int = Field(description="Number of trials with this failure.")
     trial_id: str = Field(description="The newest of them.")
-    sentence: str = Field(description="How that one ended, with the line of its stderr that tells why.")
+    sentence: str = Field(description="How that trial ended, with the line of its stderr that shows the reason.")
 
 
 class NewEndpoint(Sent):
-    """A port of its own for an experiment: its page and NNI's API at the root, as NNI serves them."""
+    """A separate port for an experiment's page and NNI's API, both at the root, as in NNI."""
 
     port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None,
-        description="TCP port; 0: any free one. null: none where the daemon's service shows the experiment, or nothing "
-        "is to listen; else `firstPort`, or the next port that is free.",
+        description="TCP port; 0: any free one. null: none if the daemon's service shows the experiment or the daemon "
+        "opens no ports; else `firstPort`, or the next free port.",
     )
     first_port: Annotated[int, Field(ge=0, le=65535)] | None = Field(
         default=None,
         description="First TCP port to try without a `port`; 0: any free one. null: `port` in the daemon's settings.",
     )
-    url_prefix: str = Field(default="", description="What stands before every path; empty: nothing.", max_length=400)
+    url_prefix: str = Field(default="", description="Prefix of every path, or empty.", max_length=400)
 
 
 class ExperimentEndpoint(Wire):
     """The endpoint of an experiment: where its own page and NNI's API are served."""
 
     port: int = Field(description="TCP port.")
-    url_prefix: str = Field(description="What stands before every path, without slashes at its ends; empty: nothing.")
-    url: str = Field(description="Address of the page, `http://host:port` and the prefix; NNI's API is below it.")
+    url_prefix: str = Field(description="Prefix of every path, without outer slashes, or empty.")
+    url: str = Field(description="Address of the page: `http://host:port` and the prefix. NNI's API is below it.")
 
 
 class WaitingFor(Wire):
-    """What keeps an experiment from making the progress it could; it passes without a person, or a person helps."""
+    """What delays an experiment. It may end without a user's action."""
 
-    sentence: str = Field(description="What it waits for.", examples=["remote is away: no route to host"])
-    since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: not known.")
+    sentence: str = Field(description="What the experiment waits for.", examples=["remote is away: no route to host"])
+    since_ms: int | None = Field(description="Since when, milliseconds since the epoch; null: unknown.")
 
 
 class ExperimentSummary(Wire):
-    """An experiment as lists show it."""
+    """An experiment in lists."""
 
     id: str = Field(description="Id of the experiment.", examples=["k3v9x0qa"])
-    name: str | None = Field(description="`experimentName` of its config; null without one.")
-    platform: str = Field(description="Where its trials run, e.g. `local`; several are joined by comma.")
+    name: str | None = Field(description="`experimentName` of its config; null: none.")
+    platform: str = Field(description="Platforms of its trials, such as `local`; comma-separated.")
     status: ExperimentStatus = Field(description=_ONE_STATUS)
-    hold: Hold | None = Field(description="Why nothing new starts; null when nothing is on hold, or it is stopped.")
-    errors: list[str] = Field(description="Everything that keeps it from going on, a sentence each.")
+    hold: Hold | None = Field(description="Why no new trials start; null: not on hold, or stopped.")
+    errors: list[str] = Field(description="All problems that keep it from continuing, one sentence each.")
     waits_for: WaitingFor | None = Field(
-        description="What it waits for while it is open: a service that is away or on hold, jobs that are "
-        "unreachable, or a place for its next trial while none runs; null: nothing, or not known."
+        description="What it waits for while it is open: a service that is away or on hold, unreachable jobs, or a "
+        "place for its next trial while no trial runs; null: nothing, or unknown."
     )
     created_ms: int = Field(description="When it was created, milliseconds since the epoch.")
     ended_ms: int | None = Field(description="When it became DONE, ERROR or STOPPED; null before.")
     ended_as: Literal["DONE"] | None = Field(
-        description="DONE: it was stopped after it was done, so that its status is STOPPED; null: it is open, or was "
-        "stopped before."
+        description="DONE: it was stopped after it was done, so its status is STOPPED; null: it is open, or was "
+        "stopped before it was done."
     )
     log_path: str = Field(description="Its folder on the daemon's machine: database, logs, trials.")
     endpoint: ExperimentEndpoint | None = Field(
-        description="Its own port; null: it has none. `errors` says if it is not open."
+        description="Its own port; null: none. `errors` reports a port that is not open."
     )
-    counts: dict[TrialStatus, int] | None = Field(description=f"Trials by status; only those that occur.{_NOT_KNOWN}")
-    trials_made: int | None = Field(description=f"How many trials there are, in whatever status.{_NOT_KNOWN}")
-    max_trial_number: int | None = Field(description="How many trials may be made; null: no limit, or not known.")
+    counts: dict[TrialStatus, int] | None = Field(description=f"Number of trials by status, without zeros.{_NOT_KNOWN}")
+    trials_made: int | None = Field(description=f"Number of trials, in any status.{_NOT_KNOWN}")
+    max_trial_number: int | None = Field(description="Maximum number of trials; null: unlimited, or unknown.")
     optimize_mode: OptimizeMode | None = Field(
-        description=f"Which results are better, as its tuner understands its config.{_NOT_KNOWN}"
+        description=f"Which results are better, according to its tuner.{_NOT_KNOWN}"
     )
     direction_note: str | None = Field(
-        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
-        f"`direction not set`; empty: the file states it.{_NOT_KNOWN}",
+        description="Origin of `optimizeMode` if the experiment file does not set it, such as `default of TPE` or "
+        f"`direction not set`; empty: the file sets it.{_NOT_KNOWN}",
         examples=["default of TPE"],
     )
     best: Best | None = Field(
-        description="The best trial; null before the first one succeeded with a finite number, with several "
-        "`objectives`, and where `counts` is null."
+        description="The best trial; null: no trial has succeeded with a finite number, there are several "
+        "`objectives`, or `counts` is null."
     )
     objectives: dict[str, OptimizeMode] | None = Field(
         description="Of its config: key of final results → which are better; empty: the number, or its `default`."
         f"{_NOT_KNOWN}"
     )
     pareto_set: list[ParetoTrial] | None = Field(
-        description="With `objectives`: the trials that are best, those with the best of the first objective first, at "
+        description="With `objectives`: trials of the Pareto set, ordered by the first objective, at "
         f"most {MOST}; else empty.{_NOT_KNOWN}"
     )
-    pareto_size: int | None = Field(description=f"How many trials are in the Pareto set.{_NOT_KNOWN}")
+    pareto_size: int | None = Field(description=f"Number of trials in the Pareto set.{_NOT_KNOWN}")
     common_failure: CommonFailure | None = Field(
-        description="What most of the trials that failed have in common; null where none failed, or `counts` is null."
+        description="The most common failure; null: no trial failed, or `counts` is null."
     )
-    notes: str = Field(description="Text that people noted about it; empty: none.")
-    tags: list[str] = Field(description="Words that people gave it, by which lists are filtered.", examples=[["paper"]])
-    archived: bool = Field(description="Whether the page's list leaves it out unless asked for.")
+    notes: str = Field(description="Notes of users; empty: none.")
+    tags: list[str] = Field(description="Tags of users, for filters of lists.", examples=[["paper"]])
+    archived: bool = Field(description="Whether the page's list hides it by default.")
 
 
 class ExperimentState(ExperimentSummary):
-    """Everything but the config: what events carry."""
+    """An experiment without its config, as in events."""
 
-    exec_duration_ms: int = Field(
-        description="Time it was active, in milliseconds; time on hold and time when it is DONE do not count."
-    )
-    trial_concurrency: int = Field(description="How many trials may run at a time.")
-    max_trial_number: int | None = Field(description="How many trials may be made; null: no limit.")
+    exec_duration_ms: int = Field(description="Active time in milliseconds, without time on hold or DONE.")
+    trial_concurrency: int = Field(description="Maximum number of trials at a time.")
+    max_trial_number: int | None = Field(description="Maximum number of trials; null: unlimited.")
     max_experiment_duration: int | str | None = Field(
-        description="Time it may be active, as in the config: seconds, or text such as `2h`; null: no limit."
+        description="Maximum active time, as in the config: seconds, or text such as `2h`; null: unlimited."
     )
     max_trial_duration: int | str | None = Field(
-        description="Time one trial may run, as in the config: seconds, or text such as `10m`; null: no limit."
+        description="Maximum time of a trial, as in the config: seconds, or text such as `10m`; null: unlimited."
     )
-    counts: dict[TrialStatus, int] = Field(description="Trials by status; only those that occur.")
-    trials_made: int = Field(description="How many trials there are, in whatever status.")
+    counts: dict[TrialStatus, int] = Field(description="Number of trials by status, without zeros.")
+    trials_made: int = Field(description="Number of trials, in any status.")
     no_more_trials: str = Field(
-        description="Why no more trials are made: a limit that is reached, or the tuner; empty while they are."
+        description="Why no more trials are created: a limit, or the tuner; empty: more are created."
     )
     optimize_mode: OptimizeMode = Field(
-        description="Which results are better, greater or smaller ones, as its tuner understands its config."
+        description="Which results are better, greater or smaller ones, according to its tuner."
     )
     direction_note: str = Field(
-        description="What decides that, where the experiment file does not state it, such as `default of TPE` or "
-        "`direction not set`; empty: the file states it."
+        description="Origin of `optimizeMode` if the experiment file does not set it, such as `default of TPE` or "
+        "`direction not set`; empty: the file sets it."
     )
     best: Best | None = Field(
-        description="The best trial; null before the first one succeeded with a finite number, and with several "
+        description="The best trial; null: no trial has succeeded with a finite number, or there are several "
         "`objectives`."
     )
     objectives: dict[str, OptimizeMode] = Field(
         description="Of its config: key of final results → which are better; empty: the number, or its `default`."
     )
     pareto_set: list[ParetoTrial] = Field(
-        description="With `objectives`: the trials that are best, those with the best of the first objective first, at "
+        description="With `objectives`: trials of the Pareto set, ordered by the first objective, at "
         f"most {MOST}; else empty."
     )
-    pareto_size: int = Field(description="How many trials are in the Pareto set.")
-    common_failure: CommonFailure | None = Field(
-        description="What most of the trials that failed have in common; null: none failed."
-    )
+    pareto_size: int = Field(description="Number of trials in the Pareto set.")
+    common_failure: CommonFailure | None = Field(description="The most common failure; null: no trial failed.")
     services: list[TrainingService] = Field(
-        description="Where its trials run, in the order of the config; removed ones come last."
+        description="Its training services, in the order of the config; removed ones come last."
     )
-    warnings: list[ExperimentWarning] = Field(
-        description="What refuses nothing and should be known: of the experiment file, and of what is so now."
-    )
+    warnings: list[ExperimentWarning] = Field(description="Warnings about the experiment file and the current state.")
     revision: int = Field(description="Grows with every change of config or status.")
 
 
 class Experiment(ExperimentState):
-    """Everything about one experiment but its trials."""
+    """An experiment with its config, without its trials."""
 
     config: dict[str, JsonValue] = Field(
-        description="The config in canonical form: camelCase, absent fields left out, paths absolute. "
-        "Secrets are masked with `******`, or are references to what holds them."
+        description="The config in canonical form: camelCase, without unset fields, with absolute paths. "
+        "Secrets are masked with `******`, or are references."
     )
     variables: int | None = Field(
-        description="How many variables of its creator's environment are kept; null: it is closed, or they are "
+        description="Number of stored variables of its creator's environment; null: it is closed, or they are "
         "not in its folder."
     )
-    references: list[str] = Field(
-        description="What its secret fields refer to outside the config: `${VARIABLE}`, `file:/path`."
-    )
+    references: list[str] = Field(description="References in its secret fields: `${VARIABLE}`, `file:/path`.")
 
 
 class ExperimentList(Wire):
-    total: int = Field(description="How many experiments match, whatever `limit` and `offset`.")
-    experiments: list[ExperimentSummary] = Field(description="The page that was asked for.")
+    total: int = Field(description="Number of matching experiments, regardless of `limit` and `offset`.")
+    experiments: list[ExperimentSummary] = Field(description="The requested page.")
 
 
 class NewExperiment(Wire):
-    """An experiment file together with what a command line knows about its caller."""
+    """An experiment file with the context of the caller."""
 
     config: str = Field(description="Text of the experiment file, YAML or JSON.")
-    file: str = Field(default="", description="What messages call the file.")
-    directory: str = Field(default="", description="Absolute folder that relative paths in the config start at.")
+    file: str = Field(default="", description="The file's name in messages.")
+    directory: str = Field(default="", description="Absolute base folder of relative paths in the config.")
     environment: dict[str, str] | None = Field(
         default=None,
-        description="What trials and tuner run with, as far as `callerEnvironment` keeps it; not given: the "
+        description="Environment of trials and tuner, as far as `callerEnvironment` keeps it. Default: the "
         "daemon's own environment.",
         repr=False,
     )
     interpreter: str = Field(
         default="",
-        description="The Python that runs a user's tuner or assessor, over what `tunerPython` in the config says: an "
+        description="The Python that runs a user's tuner or assessor, instead of `tunerPython` in the config: an "
         "absolute path, or a name on the PATH in `environment`. Empty: `tunerPython`, else `python3` of that PATH, "
         "else the daemon's.",
     )
     code: str = Field(
         default="",
-        description="SHA-256 of code that was sent: relative paths in the config start there, not at `directory`.",
+        description="SHA-256 of code that was sent. Relative paths in the config start there, not at `directory`.",
     )
     debug: bool = Field(default=False, description="True: as if the config said `debug: true`.")
     secrets: dict[str, str] = Field(
         default={},
         repr=False,
-        description="Values of what secret fields refer to, by reference (`${VARIABLE}`, `file:/path`); others are "
+        description="Values of secret fields, by reference (`${VARIABLE}`, `file:/path`). Others are "
         "looked up in `environment`, and in the daemon's files.",
     )
-    endpoint: NewEndpoint | None = Field(default=None, description="A port of its own; not given: none.")
+    endpoint: NewEndpoint | None = Field(default=None, description="A separate port; default: none.")
     provenance: Provenance | None = Field(
         default=None,
         repr=False,
-        description="What the caller recorded where its code is; not given: the daemon looks itself.",
+        description="The caller's record of its code; default: the daemon records it.",
     )
     id: str = Field(
         default="",
         pattern=r"^([A-Za-z0-9_-]{1,32})?$",
-        description="Id of the new experiment, which no other has; empty: a new one is made up.",
+        description="Id of the new experiment, which must be unused; empty: a new one is generated.",
     )
 
 
 class Created(Wire):
     id: str = Field(description="Id of the new experiment.")
-    warnings: list[ExperimentWarning] = Field(
-        description="As of `GET /experiments/{id}`; empty when there is nothing to warn of."
-    )
+    warnings: list[ExperimentWarning] = Field(description="Warnings, as in `GET /experiments/{id}`.")
 
 
 class _Opened(Sent):
     working_directory: str | None = Field(
         default=None,
         pattern="^/",
-        description="Absolute folder that holds the experiment's folder, when the daemon does not know it yet.",
+        description="Absolute parent of the experiment's folder, if the daemon does not know it yet.",
     )
     endpoint: NewEndpoint | None = Field(
-        default=None, description="A port of its own; not given: the one it has, or none."
+        default=None, description="A separate port; default: its current one, or none."
     )
 
 
 class View(_Opened):
-    """An experiment to be opened for reading only."""
+    """A request to open an experiment for reading."""
 
     id: str = Field(description="Id of the experiment.", pattern=r"^[A-Za-z0-9_-]{1,32}$")
 
 
 class Resume(_Opened):
-    """A request that an experiment goes on."""
+    """A request to continue an experiment."""
 
-    debug: bool = Field(default=False, description="True: `debug` is switched on. Only for one that is stopped.")
+    debug: bool = Field(default=False, description="True: sets `debug`. Only for a stopped experiment.")
     secrets: dict[str, str] = Field(
-        default={}, repr=False, description="New values of what secret fields refer to, by reference; others stay."
+        default={}, repr=False, description="New values of secret fields, by reference; others are kept."
     )
 
 
 class NewSecrets(Sent):
-    """Secrets given anew."""
+    """New values of secrets."""
 
     secrets: dict[str, str] = Field(
-        repr=False, description="New values of what secret fields refer to, by reference; others stay."
+        repr=False, description="New values of secret fields, by reference; others are kept."
     )
     environment: dict[str, str] | None = Field(
         default=None,
         repr=False,
-        description="What trials on the manager's machine and the tuner run with, for an experiment whose private file "
-        "is missing; one that has an environment keeps it. Not given: the daemon's own.",
+        description="Environment of the tuner and of trials on the manager's machine, for an experiment whose private "
+        "file is missing; others keep their environment. Default: the daemon's own.",
     )
 
 
 class StoppedExperiments(Wire):
-    stopped: list[str] = Field(description="Ids of the experiments that were open and are now stopped.")
+    stopped: list[str] = Field(description="Ids of the experiments that this request stopped.")
 
 
 _Count = Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 1})]
@@ -326,71 +316,70 @@ _Duration = Annotated[
 
 
 class ExperimentChange(Sent):
-    """A change of an experiment: only given fields change. Values are judged by the rules of the experiment file."""
+    """A change of an experiment. Only given fields change; the rules of the experiment file apply."""
 
-    model_config = ConfigDict(extra="allow")  # `config` refuses others, and says which can change
+    model_config = ConfigDict(extra="allow")  # `config` refuses other fields, and names those that can change
 
-    trial_concurrency: _Count = Field(default=None, description="How many trials may run at a time.")
-    max_trial_number: _Limit = Field(default=None, description="How many trials may be made; null: no limit.")
+    trial_concurrency: _Count = Field(default=None, description="Maximum number of trials at a time.")
+    max_trial_number: _Limit = Field(default=None, description="Maximum number of trials; null: unlimited.")
     max_experiment_duration: _Duration = Field(
-        default=None, description="Time it may be active: seconds, or text such as `2h`; null: no limit."
+        default=None, description="Maximum active time: seconds, or text such as `2h`; null: unlimited."
     )
     max_trial_duration: _Duration = Field(
-        default=None, description="Time one trial may run: seconds, or text such as `10m`; null: no limit."
+        default=None, description="Maximum time of a trial: seconds, or text such as `10m`; null: unlimited."
     )
     search_space: Annotated[Any, WithJsonSchema({"type": "object"})] = Field(
-        default=None, description="The new search space; the tuner must be able to change to it."
+        default=None, description="The new search space, which the tuner must accept."
     )
     experiment_name: Annotated[Any, WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}]})] = Field(
-        default=None, description="The new name; null: none. Alone, also of a stopped one."
+        default=None, description="The new name; null: none. Without other fields, also for a stopped experiment."
     )
     notes: Annotated[Any, WithJsonSchema({"type": "string", "maxLength": MOST_NOTES})] = Field(
-        default=None, description="Text about it, in place of the one there is. Also of a stopped one."
+        default=None, description="New notes. Also for a stopped experiment."
     )
     tags: Annotated[Any, WithJsonSchema({"type": "array", "items": {"type": "string", "maxLength": LONGEST_TAG}})] = (
-        Field(default=None, description="Its tags, in place of those there are. Also of a stopped one.")
+        Field(default=None, description="New tags. Also for a stopped experiment.")
     )
     archived: Annotated[Any, WithJsonSchema({"type": "boolean"})] = Field(
-        default=None, description="Whether lists leave it out unless asked for. Also of a stopped one."
+        default=None, description="Whether lists hide it by default. Also for a stopped experiment."
     )
     training_service: Annotated[
         Any, WithJsonSchema({"anyOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}}]})
     ] = Field(
         default=None,
-        description="The training services it is to have from now on: one section, or a list of them, as in the "
-        "experiment file. A section means the service of its `name`, or of its position where it has none; one that "
-        "no section means is removed: it takes nothing new. Fields that may change are what the section says, others "
-        "stay when they are left out.",
+        description="The new training services: one section, or a list of them, as in the experiment file. A section "
+        "refers to the service of its `name`, or of its position. Services without a section are removed: they start "
+        "no new trials. Omitted fields get their defaults if they may change, else they keep their values.",
     )
     secrets: dict[str, str] = Field(
-        default={}, repr=False, description="Values of what secret fields of `trainingService` refer to, by reference."
+        default={}, repr=False, description="Values of secret fields of `trainingService`, by reference."
     )
     directory: str = Field(
-        default="", description="Where relative paths in `trainingService` start; absolute.", pattern=r"^(/[^\x00]*)?$"
+        default="",
+        description="Absolute base folder of relative paths in `trainingService`.",
+        pattern=r"^(/[^\x00]*)?$",
     )
     now: bool = Field(
-        default=False, description="Trials on services that are removed are cancelled; otherwise they run to their end."
+        default=False, description="True: cancels trials on removed services. False: they run to their end."
     )
 
 
 class ExportedResult(Wire):
-    """A trial that succeeded, as NNI's export and `nnictl experiment export` have it."""
+    """A successful trial, in the format of NNI's export and `nnictl experiment export`."""
 
-    parameter: JsonValue = Field(description="Its parameters, as it got them.")
-    value: str = Field(description="Its final result as reported: JSON text, in which NaN and Infinity may stand.")
+    parameter: JsonValue = Field(description="Its parameters.")
+    value: str = Field(description="Its final result as reported: JSON text, which may contain NaN and Infinity.")
     trial_job_id: str = Field(description="Its id.")
-    pareto: bool | None = Field(
-        default=None, description="Whether it is in the Pareto set; only of an experiment with `objectives`."
-    )
+    pareto: bool | None = Field(default=None, description="Whether it is in the Pareto set; only with `objectives`.")
     intermediate: list[str] | None = Field(
-        default=None, description="With `intermediate=true`: all that it reported, the final result last; JSON texts."
+        default=None, description="With `intermediate=true`: all its results as JSON texts, the final one last."
     )
 
 
 class ImportedResult(Sent):
-    """A result from elsewhere, for the tuner. What NNI's export writes can be sent as it is, and is kept so."""
+    """A result for the tuner. NNI's exports can be sent unchanged, and are stored unchanged."""
 
-    model_config = ConfigDict(extra="allow")  # exports hold ids as well
+    model_config = ConfigDict(extra="allow")  # exports also contain ids
 
     parameter: dict[str, JsonValue] = Field(description="Parameter names and values.")
     value: JsonValue = Field(description="The final result: a number, or an object with the number as `default`.")

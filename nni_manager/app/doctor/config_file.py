@@ -1,4 +1,4 @@
-"""Checks an experiment file: is it valid, and can its platform be used from here."""
+"""Checks an experiment file: whether it is valid, and whether its platform is usable from here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEEPER_END_S = 5.0
 
 
 def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
-    """`data_dir`: has the user's registered algorithms, and the identity that machines know."""
+    """The findings. `data_dir`: holds the registered algorithms, and the identity that machines know."""
     try:
         reading = experiment_file.read_file(path, data_dir, os.environ)
     except ConfigInvalid as error:
@@ -39,7 +39,7 @@ def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
     spec = reading.spec
     yield ok("config", f"{path} is valid")
     for found in spec.warnings:
-        yield warning("config", str(found), "look whether this is meant")
+        yield warning("config", str(found), "check whether this is intended")
     yield from data_directory.look_at_file(path, spec, reading.secrets)
     wrong = data_directory.trouble(Path(spec.working_directory))
     if wrong:
@@ -53,7 +53,7 @@ def look(path: Path, data_dir: Path) -> Iterator[CheckFinding]:
     except InvalidInput as error:
         yield failure("platform", f"{_names(spec)}: {error}", "install its extra, or change the file")
         return
-    yield ok("platform", f"{_names(spec)} can be imported and takes this experiment")
+    yield ok("platform", f"{_names(spec)} can be imported and accepts this experiment")
     for service in spec.platforms:
         yield from _preflight(service, spec, reading.secrets, data_dir)
 
@@ -81,8 +81,10 @@ async def _ask(
     connections: Connections,
     environment: Mapping[str, str],
 ) -> Sequence[PreflightFinding]:
-    """The training service's findings; one that needs this machine's keeper gets a temporary keeper."""
-    with tempfile.TemporaryDirectory(prefix="nni-doctor-", dir=TEMPORARY) as name:  # short: paths of sockets are
+    """The training service's findings. A service that needs this machine's keeper gets a temporary one."""
+    with tempfile.TemporaryDirectory(
+        prefix="nni-doctor-", dir=TEMPORARY
+    ) as name:  # short, because paths of sockets are limited
         process = LocalKeeper(Path(name) / "keeper", Path(name) / "keeper.sock")
         async with connected(process, "doctor's") as keeper:
             connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))

@@ -1,6 +1,6 @@
-"""Checks the daemon of the data directory: does one run, does it answer, has it this version; and the keeper.
+"""Checks the daemon of the data directory (running, responding, same version) and the keeper.
 
-A temporary keeper is started, asked for the machine's resources and ended. A keeper at work must answer.
+Starts a temporary keeper, asks it for the machine's resources and ends it. A keeper with jobs must answer.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def look_at_daemon(data_dir: Path) -> Iterator[CheckFinding]:
     if found is not None:
         yield _ask(ManagerClient(found))
     elif holder:
-        sentence = f"process {holder} owns {data_dir} and cannot be reached"
-        yield failure(_DAEMON, sentence, "wait if it is just starting; else end that process and try again")
+        sentence = f"process {holder} owns {data_dir} but is unreachable"
+        yield failure(_DAEMON, sentence, "if it is starting, wait; else end that process and try again")
     elif address.read_pointer(data_dir) is not None:
-        advice = "start it again: running trials went on, and it takes them up"
-        yield warning(_DAEMON, "the last daemon did not end by itself, and none runs now", advice)
+        advice = "start it again; it continues the trials that kept running"
+        yield warning(_DAEMON, "the last daemon was killed or crashed, and none runs now", advice)
     else:
         yield ok(_DAEMON, "none runs; `nnictl create` starts one")
 
@@ -63,12 +63,12 @@ def _ask(client: ManagerClient) -> CheckFinding:
     try:
         known = client.daemon()
     except NniManagerError as error:
-        return failure(_DAEMON, f"a daemon runs and does not answer: {error}", "see its log, or end it and try again")
+        return failure(_DAEMON, f"the daemon does not respond: {error}", "see its log, or end it and try again")
     count = known["experiments"]
-    all_known = f"{count} experiment{'' if count == 1 else 's'}, closed ones included"
+    all_known = f"{count} experiment{'' if count == 1 else 's'}, including closed ones"
     sentence = f"process {known['pid']} runs version {known['version']} and knows {all_known}"
     if known["version"] != __version__:
-        return warning(_DAEMON, f"{sentence}; this command is {__version__}", "restart it: running trials go on")
+        return warning(_DAEMON, f"{sentence}; this command is {__version__}", "restart it; trials keep running")
     return ok(_DAEMON, sentence)
 
 
@@ -91,16 +91,16 @@ def _try(folder: Path) -> CheckFinding:
     try:
         facts = asyncio.run(_facts(folder))
     except (PlatformError, OSError, TimeoutError) as error:
-        sentence = f"it cannot be started, so no trial can run on this machine: {error or 'no answer in time'}"
-        return failure("keeper", sentence, "its message says why; a Linux of 2019 or newer is needed")
+        sentence = f"it cannot be started, so trials cannot run on this machine: {error or 'no answer in time'}"
+        return failure("keeper", sentence, "see its message; Linux of 2019 or newer is required")
     if (pid := lock_holder(folder / "keeper.lock")) is not None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        return warning("keeper", f"it answers, but did not end within {_END_S:g} s", "please report it")
+        return warning("keeper", f"it responds, but did not end within {_END_S:g} s", "please report it")
     memory = facts.get("memory_bytes")
     shown = f"{memory / 2**30:.1f} GiB of memory" if memory else "memory unknown"
     machine = f"{facts['cpu_count']} processors, {shown}, load {facts['load'][0]:.1f}"
-    return ok("keeper", f"it starts, answers and ends: {machine}")
+    return ok("keeper", f"it starts, responds and ends: {machine}")
 
 
 async def _facts(folder: Path) -> dict[str, Any]:
@@ -117,8 +117,7 @@ async def _facts(folder: Path) -> dict[str, Any]:
 
 
 def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
-    """Findings on the data directory's keeper. A running daemon is asked for its holds, as it checks the keeper
-    itself."""
+    """Findings on the data directory's keeper. A running daemon checks the keeper itself and reports it as a hold."""
     lock = data_dir / "keeper" / "keeper.lock"
     pid = lock_holder(lock)
     if pid is None:
@@ -126,24 +125,24 @@ def _at_work(data_dir: Path) -> Iterator[CheckFinding]:
     if lock_holder(data_dir / LOCK) is not None:
         yield from _holds(data_dir)
     elif not _answers(lock):
-        sentence = f"process {pid} looks after trials of this machine and does not answer"
-        yield failure("trials", sentence, f"see {lock.with_name('keeper.log')}; when it is killed, another takes over")
+        sentence = f"process {pid}, the keeper of trials on this machine, does not respond"
+        yield failure("trials", sentence, f"see {lock.with_name('keeper.log')}; if you kill it, another one takes over")
     else:
-        sentence = f"process {pid} looks after trials that are running, and no daemon takes their results"
-        yield warning("trials", sentence, "start the daemon; it takes them up")
+        sentence = f"process {pid} keeps trials running, but no daemon stores their results"
+        yield warning("trials", sentence, "start the daemon; it continues them")
 
 
 def _holds(data_dir: Path) -> Iterator[CheckFinding]:
     found = address.find(data_dir)
-    with suppress(NniManagerError):  # another check reports a daemon that does not answer
+    with suppress(NniManagerError):  # another check reports an unresponsive daemon
         for experiment in ManagerClient(found).experiments() if found is not None else ():
             hold = experiment["hold"]
             if hold and hold["code"] == HoldCode.PLATFORM_UNAVAILABLE:
-                yield failure("trials", f"experiment {experiment['id']}: {hold['sentence']}", "its message says why")
+                yield failure("trials", f"experiment {experiment['id']}: {hold['sentence']}", "see its message")
 
 
 def _answers(lock: Path) -> bool:
-    """Whether the keeper answers a request; one that hangs still accepts connections."""
+    """Whether the keeper answers a request. A hanging keeper still accepts connections."""
     try:
         path = lock.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1]
         with socket.socket(socket.AF_UNIX) as asking:

@@ -1,5 +1,7 @@
-"""Checks the data directory (permissions, file system, free space), and other places that users of this machine or
-of its storage can reach: are files of ours open to them."""
+"""Checks the data directory (permissions, file system, free space) and other places.
+
+The other places are those where users of this machine, or of its storage, might access our files.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ _LOCKED = ("start.lock", LOCK, index.FILE, f"{index.FILE}-shm")
 def look(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:
     place, wrong = _nearest(path), trouble(path)
     if wrong:
-        yield failure(_CHECK, wrong, "choose another with --data-dir, or change its owner")
+        yield failure(_CHECK, wrong, "choose another folder with --data-dir, or change its owner")
     else:
         exists = place == path
-        yield ok(_CHECK, f"{path} can be written" if exists else f"{path} does not exist yet and will be made")
+        yield ok(_CHECK, f"{path} is writable" if exists else f"{path} does not exist yet and will be created")
     if not place.is_dir():
         return
     if place == path:
@@ -48,10 +50,10 @@ def look(path: Path, disk_warning_mib: int) -> Iterator[CheckFinding]:
 
 
 def trouble(path: Path) -> str:
-    """Why a folder cannot be written or made; empty: it can."""
+    """Why a folder cannot be written or created; empty if it can."""
     place = _nearest(path)
     if not place.is_dir():
-        return f"{place} is no folder" + ("" if place == path else f", so {path} cannot be made")
+        return f"{place} is not a folder" + ("" if place == path else f", so {path} cannot be created")
     try:
         with tempfile.TemporaryFile(dir=place) as probe:
             probe.write(b"0" * 4096)
@@ -68,22 +70,22 @@ def _private(path: Path) -> CheckFinding:
             "privacy", f"{path} belongs to user {status.st_uid}, not to you ({os.getuid()})", f"chown it: {path}"
         )
     if mode & 0o077:
-        sentence = f"others may enter {path} (mode {mode:04o}); experiments keep your environment there"
-        return warning("privacy", sentence, f"chmod 0700 {path}; a daemon that starts does so")
+        sentence = f"others may enter {path} (mode {mode:04o}), which holds the environment of experiments"
+        return warning("privacy", sentence, f"chmod 0700 {path}; a starting daemon does so, too")
     return ok("privacy", f"only you may enter it (mode {mode:04o})")
 
 
 def _locked_by_others(path: Path) -> Iterator[CheckFinding]:
-    """Findings on lock files that other users can open, and so hold for ever."""
+    """Findings on lock files that other users can open, and so hold forever."""
     for name in _LOCKED:
         for holder in holders(path / name):
             if holder.user != os.getuid():
-                sentence = f"{holder} holds a lock on {path / name}, and nothing can be created meanwhile"
+                sentence = f"{holder} holds a lock on {path / name}, which blocks new experiments"
                 yield failure("privacy", sentence, f"end that process; chmod 0700 {path}")
 
 
 def _written_by_newer(path: Path) -> Iterator[CheckFinding]:
-    """A failure where a newer version wrote the index: no daemon of this one starts there."""
+    """A failure if a newer version wrote the index: a daemon of this version cannot start there."""
     try:
         migrate.refuse_newer(path / index.FILE, "index")
     except SchemaRefused as error:
@@ -93,9 +95,9 @@ def _written_by_newer(path: Path) -> Iterator[CheckFinding]:
 
 def _file_system(place: Path) -> CheckFinding:
     if is_on_network(place):
-        sentence = f"{place} lies on a network file system, where SQLite's log does not work between machines"
-        return failure("file system", sentence, "choose a local disk with --data-dir; experiments may lie elsewhere")
-    return ok("file system", "a local disk, as SQLite needs it")
+        sentence = f"{place} is on a network file system, where SQLite's log does not work between machines"
+        return failure("file system", sentence, "choose a local disk with --data-dir; experiments may be elsewhere")
+    return ok("file system", "a local disk, as SQLite requires")
 
 
 def _room(place: Path, least: int) -> CheckFinding:
@@ -105,12 +107,12 @@ def _room(place: Path, least: int) -> CheckFinding:
     if full := full_disks.no_inodes(str(place)):
         return failure("disk", full, "remove files, or choose another data directory")
     if free < _TOO_LITTLE:
-        return failure("disk", sentence, "make room, or choose another data directory")
+        return failure("disk", sentence, "free disk space, or choose another data directory")
     if free < least:
-        advice = "make room: results and logs of trials need it; `nnictl experiment prune` removes old experiments"
+        advice = "free disk space for results and logs of trials; `nnictl experiment prune` removes old experiments"
         return warning("disk", sentence, advice)
     if found.f_files and found.f_favail < _FEW_FILES:
-        return warning("disk", f"{sentence}, but only {found.f_favail} more files fit", "remove files: inodes run out")
+        return warning("disk", f"{sentence}, but only {found.f_favail} more files fit", "remove files to free inodes")
     return ok("disk", sentence)
 
 
@@ -135,13 +137,13 @@ def look_at_shared_places(data_dir: Path, environment: Mapping[str, str]) -> Ite
 
 
 def _umask() -> CheckFinding:
-    """The finding on the umask, which decides the modes of files that experiments and trials write."""
+    """The finding on the umask, which sets the modes of files of experiments and trials."""
     umask = os.umask(0o077)
     os.umask(umask)
     if umask & _OTHERS_WRITE != _OTHERS_WRITE:
-        sentence = f"your umask is {umask:03o}: what trials write may be changed by other users, where they may enter"
-        return warning(_UMASK, sentence, "umask 022, or 077, where the daemon and trials are started")
-    return ok(_UMASK, f"what trials write may be changed by you alone (umask {umask:03o})")
+        sentence = f"your umask is {umask:03o}: other users may change files of trials in folders that they may enter"
+        return warning(_UMASK, sentence, "set umask 022 or 077 where the daemon and trials are started")
+    return ok(_UMASK, f"only you may change files of trials (umask {umask:03o})")
 
 
 def _sockets(environment: Mapping[str, str]) -> CheckFinding:
@@ -150,11 +152,9 @@ def _sockets(environment: Mapping[str, str]) -> CheckFinding:
     except InvalidInput as error:
         return failure(_SOCKETS, *told(error))
     if not environment.get("XDG_RUNTIME_DIR"):
-        advice = "set XDG_RUNTIME_DIR to a folder of yours that is not emptied while a daemon runs"
-        return warning(
-            _SOCKETS, f"sockets lie in {folder}, where another user may have been first after a reboot", advice
-        )
-    return ok(_SOCKETS, f"sockets lie in {folder}, which is yours alone")
+        advice = "set XDG_RUNTIME_DIR to your own folder that is not emptied while a daemon runs"
+        return warning(_SOCKETS, f"sockets are in {folder}, which another user may create first after a reboot", advice)
+    return ok(_SOCKETS, f"sockets are in {folder}, which only you may enter")
 
 
 def _settings_file(path: Path) -> Iterator[CheckFinding]:
@@ -164,9 +164,11 @@ def _settings_file(path: Path) -> Iterator[CheckFinding]:
     except OSError:
         return
     if has_token and status.st_mode & _OTHERS_READ:
-        yield failure(_PRIVACY, f"others may read {path}, which holds a token", f"chmod 0600 {path}, and take another")
+        yield failure(
+            _PRIVACY, f"others may read {path}, which holds a token", f"chmod 0600 {path}, and replace the token"
+        )
     if status.st_mode & _OTHERS_WRITE:
-        yield failure(_PRIVACY, f"others may write {path}, by which the daemon goes", f"chmod 0600 {path}")
+        yield failure(_PRIVACY, f"others may write {path}, which the daemon reads", f"chmod 0600 {path}")
 
 
 def _folders(data_dir: Path) -> Iterator[CheckFinding]:
@@ -186,12 +188,12 @@ def _folders(data_dir: Path) -> Iterator[CheckFinding]:
 
 
 def look_at_file(path: Path, spec: ExperimentSpec, secrets: Mapping[str, str]) -> Iterator[CheckFinding]:
-    """`secrets`: reference → value, of the secrets that the file refers to or contains."""
+    """The findings on a file. `secrets`: reference → value, of the secrets in the file."""
     written = sorted(one.removeprefix("stored:") for one in secrets if one.startswith("stored:"))
     mode = path.stat().st_mode
     if written and mode & _OTHERS_READ:
         sentence = f"others may read {path}, which holds {', '.join(written)}"
-        yield warning(_PRIVACY, sentence, f"chmod 0600 {path}, or write ${{VARIABLE}} or file:path in their place")
+        yield warning(_PRIVACY, sentence, f"chmod 0600 {path}, or replace them by ${{VARIABLE}} or file:path")
     if mode & _OTHERS_WRITE:
         sentence = f"others may write {path}, whose command runs as you"
         yield warning(_PRIVACY, sentence, f"chmod go-w {path}")
@@ -227,5 +229,5 @@ def _may_write(folder: Path) -> bool:
 def _storage(point: Path) -> Iterator[CheckFinding]:
     for folder in (point, *(point / name for name in _ROOTS)):
         if _may_write(folder):
-            sentence = f"every user may replace what lies in {folder}: code and results of experiments lie below it"
-            yield warning(_STORAGE, sentence, f"chmod +t {folder}, or let your group alone write there")
+            sentence = f"every user may replace files in {folder}, which holds code and results of experiments"
+            yield warning(_STORAGE, sentence, f"chmod +t {folder}, or let only your group write there")

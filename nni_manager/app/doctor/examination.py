@@ -1,4 +1,4 @@
-"""All checks, in the order of the report."""
+"""Runs all checks, in the order of the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Look = Callable[[], Iterator[CheckFinding]]
 
 
 def examine(data_dir: Path, environment: Mapping[str, str], *, config: Path | None = None) -> Iterator[CheckFinding]:
-    """The findings, each yielded at once. `config`: an experiment file that is to run here."""
+    """The findings, each yielded at once. `config`: an experiment file to check."""
     settings, finding = _settings(data_dir, environment)
     looks: list[tuple[str, _Look]] = [
         ("python", installation.look_at_python),
@@ -41,9 +41,9 @@ def _settings(data_dir: Path, environment: Mapping[str, str]) -> tuple[Settings,
     try:
         found = configured.load({"data_dir": str(data_dir)}, environment)
     except NniManagerError as error:
-        advice = f"correct {data_dir / configured.FILE}, or the variable or folder that is named"
+        advice = f"correct {data_dir / configured.FILE}, or the named variable or folder"
         return Settings(data_dir=data_dir), failure("settings", " ".join(str(error).split()), advice)
-    return found, ok("settings", "the daemon's settings can be read")
+    return found, ok("settings", "the daemon's settings are valid")
 
 
 def _guarded(name: str, look: _Look) -> Iterator[CheckFinding]:
@@ -51,4 +51,4 @@ def _guarded(name: str, look: _Look) -> Iterator[CheckFinding]:
     try:
         yield from look()
     except Exception as error:
-        yield failure(name, f"this could not be looked at: {error!r}", "please report it with this line")
+        yield failure(name, f"the check failed: {error!r}", "please report this line")

@@ -1,4 +1,4 @@
-"""The result of one check."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 class CheckOutcome(StrEnum):
     #: The check passed.
     OK = "OK"
-    #: A part that not everyone needs is not installed.
+    #: An optional part is not installed.
     NOTE = "NOTE"
     #: It works, but perhaps not for long or not for all users.
     WARN = "WARN"
@@ -46,6 +46,6 @@ def failure(check: str, sentence: str, advice: str) -> CheckFinding:
 
 
 def told(error: Exception) -> tuple[str, str]:
-    """What is wrong, and what to do about it, of an error whose text has a semicolon between them."""
+    """(problem, advice) of an error whose text separates them by a semicolon."""
     sentence, _, advice = str(error).partition("; ")
     return sentence, advice

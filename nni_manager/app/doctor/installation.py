@@ -1,5 +1,4 @@
-"""Checks the installation: the interpreter and its SQLite, the `nnictl` on the PATH, tuners and assessors, the
-clock."""
+"""Checks the installation: interpreter, SQLite, the `nnictl` on the PATH, tuners, assessors, clock."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ def _numbers(version: tuple[int, ...]) -> str:
 
 
 _COMMAND = "nnictl"
-_INSTEAD = "write nni-manager in place of nnictl; it has every command"
-#: Module in the script that pip makes of a command → the owner of the command.
+_INSTEAD = "run nni-manager instead of nnictl; it has every command"
+#: Module in the script that pip creates for a command → the owner of the command.
 _OWNERS = {b"nni_manager": "this program", b"nni.tools": "NNI itself"}
 _MOST = 65536
 
@@ -56,12 +55,14 @@ def look_at_command(environment: Mapping[str, str]) -> Iterator[CheckFinding]:
     if found is None:
         yield warning(_COMMAND, "no nnictl is on the PATH", f"{_INSTEAD}, or put {ours.parent} on the PATH")
     elif (owner := _owner(found)) == "this program" and _is_same(found, ours):
-        yield ok(_COMMAND, f"the first one on the PATH is this program's ({found})")
+        yield ok(_COMMAND, f"the first nnictl on the PATH is this program's ({found})")
     elif owner == "this program":
-        sentence = f"the first one on the PATH ({found}) belongs to another installation of this program"
+        sentence = f"the first nnictl on the PATH ({found}) belongs to another installation of this program"
         yield warning(_COMMAND, sentence, f"put {ours.parent} first on the PATH")
     else:
-        yield warning(_COMMAND, f"the first one on the PATH ({found}) belongs to {owner or 'something else'}", _INSTEAD)
+        yield warning(
+            _COMMAND, f"the first nnictl on the PATH ({found}) belongs to {owner or 'another program'}", _INSTEAD
+        )
 
 
 def _owner(path: str) -> str:
@@ -102,10 +103,10 @@ def _judge(kind: str, name: str, seconds: float, error: str, install: str) -> Ch
         return note(kind, error, install)
     if error:
         sentence = f"{name} cannot be used ({error.splitlines()[-1]})"
-        return failure(kind, sentence, "install nni-manager again; what it needs comes with it")
+        return failure(kind, sentence, "install nni-manager again, with its requirements")
     if seconds > _SLOW_S:
-        return warning(kind, f"{name} takes {seconds:.1f} s to get ready", "a faster disk would help")
-    return ok(kind, f"{name} is ready in {seconds:.2f} s")
+        return warning(kind, f"{name} takes {seconds:.1f} s to start", "use a faster disk")
+    return ok(kind, f"{name} starts in {seconds:.2f} s")
 
 
 #: Seconds for which the wall clock and the monotonic clock are compared; seconds by which they may drift apart.
@@ -121,15 +122,15 @@ _TIMEX_BYTES = 512
 def look_at_clock() -> Iterator[CheckFinding]:
     now = time.gmtime()
     if now.tm_year < _FIRST_YEAR:
-        yield failure("clock", f"it says {time.strftime('%Y-%m-%d', now)}, which is past", "set the clock")
+        yield failure("clock", f"it shows {time.strftime('%Y-%m-%d', now)}, which is in the past", "set the clock")
         return
     apart_s = _drift()
     if apart_s > _APART_S:
         sentence = f"it jumped by {apart_s:.2f} s within {_WATCHED_S:g} s; durations of trials will be wrong"
-        yield warning("clock", sentence, "see what sets the clock: two time services may be at odds")
+        yield warning("clock", sentence, "check what sets the clock: two time services may conflict")
     elif _is_synchronised() is False:
-        sentence = "it runs evenly, and the kernel does not know that anything keeps it right"
-        yield warning("clock", sentence, "run a time service, if trials run on several machines")
+        sentence = "it runs evenly, but the kernel reports no synchronization"
+        yield warning("clock", sentence, "run a time service if trials run on several machines")
     else:
         yield ok("clock", f"it runs evenly; {time.strftime('%Y-%m-%d %H:%M:%S', now)} UTC")
 
@@ -142,7 +143,7 @@ def _drift() -> float:
 
 
 def _is_synchronised() -> bool | None:
-    """Whether the kernel says that its clock is synchronised; None when it does not say."""
+    """Whether the kernel reports a synchronized clock; None if unknown."""
     if sys.platform != "linux":
         return None
     try:

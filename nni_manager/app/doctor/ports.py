@@ -1,4 +1,4 @@
-"""Checks the TCP ports of a daemon: are they free, and may they be opened."""
+"""Checks the TCP ports of a daemon: whether they are free and may be opened."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def _certificate(settings: Settings) -> CheckFinding:
     except InvalidInput as error:
         return failure(check, *told(error))
     if days < trial_tls.SOON_DAYS:
-        return warning(check, f"the certificate of the trial listener ends in {days:.0f} days", "renew it in its place")
+        return warning(
+            check, f"the certificate of the trial listener expires in {days:.0f} days", "renew it in the same file"
+        )
     return ok(check, f"trial runners that reach this machine as {host} accept it for {days:.0f} days")
 
 
@@ -52,19 +54,21 @@ def _address(settings: Settings) -> CheckFinding:
     is_own = is_loopback(settings.host)
     shortest = min(len(token) for token in (settings.token, settings.read_token or settings.token))
     if settings.token and shortest < SHORTEST_TOKEN:
-        sentence = f"the token of the service on {settings.host} is so short that it can be guessed; `serve` refuses it"
-        return failure("access", sentence, f"take {SHORTEST_TOKEN} characters at least, as of `openssl rand -hex 16`")
+        sentence = f"the token of the service on {settings.host} is too short; `serve` refuses it"
+        return failure(
+            "access", sentence, f"use at least {SHORTEST_TOKEN} characters, such as from `openssl rand -hex 16`"
+        )
     if settings.token:
-        return ok("access", f"the service on {settings.host} asks for its token")
+        return ok("access", f"the service on {settings.host} requires its token")
     if is_own:
-        return ok("access", f"the service on {settings.host} can be reached from this machine alone")
+        return ok("access", f"the service on {settings.host} is reachable only from this machine")
     sentence = f"the service would be open to others on {settings.host}, without a token; `serve` refuses that"
     return failure("access", sentence, "set NNI_MANAGER_TOKEN, or host: 127.0.0.1")
 
 
 def _port(check: str, host: str, port: int, options: str, ours: dict[int, str]) -> CheckFinding:
     if port == 0:
-        return ok(check, f"any free one on {host}")
+        return ok(check, f"any free port on {host}")
     if port in ours:
         return ok(check, f"{port} is open: the {ours[port]} listener of the running daemon")
     try:

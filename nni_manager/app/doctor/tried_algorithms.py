@@ -1,7 +1,7 @@
 """`python -m nni_manager.app.doctor.tried_algorithms KIND NAME...`: tries tuners or assessors in turn, for the doctor.
 
-Each is tried in a fork: none has what another one imported, and none is imported twice. A line of JSON tells of each:
-name, seconds until it was ready, or the error that it ended with, and the command that installs a missing extra.
+Each is tried in a fork, so that imports of one do not affect another. It prints a line of JSON for each: name, seconds
+until it was ready or the error, and the command that installs a missing extra.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(kind: str, *names: str) -> None:
 
 
 def _try(kind: str, name: str, catalogue: Any) -> None:
-    """The first proposal is part of it, as it imports the heavy libraries."""
+    """Try an algorithm, including the first proposal, which imports the large libraries."""
     began = time.perf_counter()
     error = install = ""
     try:
@@ -50,7 +50,7 @@ def _try(kind: str, name: str, catalogue: Any) -> None:
 
 
 def _error(status: int) -> str:
-    """What a fork ended with that could not tell it itself; empty: it told."""
+    """The error of a fork that did not report one itself, or empty."""
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGALRM:
         return f"it was not ready within {TIMEOUT_S} s"

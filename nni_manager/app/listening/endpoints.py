@@ -1,7 +1,7 @@
-"""The experiments' endpoints: TCP ports, each opened for one experiment and closed with it.
+"""The experiments' endpoints: TCP ports, each opened and closed with an experiment.
 
-An endpoint has the experiment's page at its root, NNI's API and logs, and the page's own requests, all below its
-prefix. Other experiments and the daemon's own routes are not served there.
+An endpoint serves the experiment's page at its root, NNI's API and logs, and the page's requests, all below its prefix.
+It serves neither other experiments nor the daemon's own routes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NNI_PAGES = ("/oview", "/detail", "/experiment")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointParts:
-    """The applications behind every endpoint. `api` and `pages` are the service's, unguarded."""
+    """The applications of every endpoint. `api` and `pages` are the service's, without guard."""
 
     nni: ASGIApp
     api: ASGIApp
@@ -43,7 +43,7 @@ class EndpointParts:
 
 
 class _Prefixed:
-    """Passes on requests below the prefix: `root_path` is the prefix, `path` stays whole."""
+    """Passes requests below the prefix: `root_path` is the prefix, `path` is unchanged."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint) -> None:
         self._app = app
@@ -89,8 +89,10 @@ class _EndpointApplication:
         return _nothing
 
     def _moved(self, path: str, scope: Scope) -> Scope:
-        """The scope for an application at the root: the page gets the prefix as `root_path`; NNI's API, which makes no
-        links, gets paths without it."""
+        """The scope for an application at the root.
+
+        The page gets the prefix as `root_path`. NNI's API, which creates no links, gets paths without the prefix.
+        """
         if path == "/":
             return _with_path(scope, f"{scope['root_path']}{self._page}")
         if _is_below(path, "/api/v1/nni") or _is_below(path, "/logs"):
@@ -116,7 +118,7 @@ async def _to_page(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    sentence = f"there is nothing at {scope['path']}; this port serves one experiment's page and NNI's API of it"
+    sentence = f"there is nothing at {scope['path']}; this port serves an experiment's page and its NNI API"
     await JSONResponse({"error": sentence}, 404)(scope, receive, send)
 
 
@@ -155,12 +157,12 @@ class EndpointSockets:
         self._all_tried.set()
 
     def bind(self, listeners: Listeners, parts: EndpointParts) -> None:
-        """Sets the daemon's listeners and the applications to serve; `open` waits for this."""
+        """Set the daemon's listeners and the applications to serve; `open` waits for this."""
         self._listeners.set_result((listeners, parts))
 
     @property
     def first_port(self) -> int:
-        """The port of the endpoint that was opened first; 0: none."""
+        """The port of the first opened endpoint; 0: none."""
         return next((opened.endpoint.port for opened in self._opened.values()), 0)
 
     async def open(self, experiment_id: str, wish: EndpointWish) -> Endpoint | None:
@@ -173,7 +175,7 @@ class EndpointSockets:
             endpoint = await (
                 self._open_any(experiment_id, wish) if wish.port is None else self._open(experiment_id, wish)
             )
-            await self._end_restoring(experiment_id)  # only now: if no other opens, the recorded one is still wanted
+            await self._end_restoring(experiment_id)  # only now: if no other endpoint opens, the recorded one is kept
         return endpoint
 
     def restore(self, experiment_id: str, endpoint: Endpoint) -> None:
@@ -199,20 +201,21 @@ class EndpointSockets:
         return self._problems.get(experiment_id, "")
 
     async def tried(self) -> None:
-        """Waits until every recorded endpoint is open or has a problem."""
+        """Wait until every recorded endpoint is open or has a problem."""
         await self._all_tried.wait()
 
     async def end(self) -> None:
-        """Stops restoring endpoints, as the daemon ends. Open ports are closed with all listeners."""
+        """Stop restoring endpoints at the daemon's end. Open ports close with all listeners."""
         await asyncio.gather(*map(self._end_restoring, tuple(self._restoring)))
 
     # Opening
 
     def _check(self) -> None:
-        """Raises Conflict or InvalidInput."""
+        """Check that endpoints can be opened. Raises Conflict or InvalidInput."""
         if not self._allowed:
             raise Conflict(
-                "this daemon was started with --no-listen and opens no port: start it without, or ask for none"
+                "this daemon was started with --no-listen and opens no port; start it without that"
+                " option, or request no port"
             )
         if not self._insecure:
             ports.check_exposure(self._settings)
@@ -256,7 +259,7 @@ class EndpointSockets:
     async def _restore(self, experiment_id: str, endpoint: Endpoint) -> None:
         await asyncio.shield(self._listeners)
         wish = EndpointWish(port=endpoint.port, prefix=endpoint.prefix)
-        while not await self._try_again(experiment_id, wish):  # noqa: ASYNC110 - nobody tells when a port is free
+        while not await self._try_again(experiment_id, wish):  # noqa: ASYNC110 - no event reports a free port
             await asyncio.sleep(_AGAIN_S)
         self._problems.pop(experiment_id, None)
         self._restoring.pop(experiment_id, None)
@@ -267,7 +270,7 @@ class EndpointSockets:
             async with self._turn:
                 await self._open(experiment_id, wish)
         except (NniManagerError, OSError) as error:
-            self._note(experiment_id, f"its endpoint cannot be opened again: {_reason(error)}")
+            self._note(experiment_id, f"its endpoint cannot be reopened: {_reason(error)}")
             return False
         finally:
             self._mark_tried(experiment_id)
@@ -292,7 +295,7 @@ class EndpointSockets:
 
 
 async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASGIApp) -> None:
-    """Opens an endpoint; on failure the port is closed, as no record of it would remain."""
+    """Open an endpoint; on failure, close the port, because no record of it would remain."""
     try:
         await listeners.open_port("endpoint", reserved, application)
     except BaseException:
@@ -302,7 +305,7 @@ async def _open_whole(listeners: Listeners, reserved: Reserved, application: ASG
 
 
 def _reason(error: NniManagerError | OSError) -> str:
-    """The error's sentence without its advice on options, for an endpoint that is restored."""
+    """The error's message without advice on options, for a restored endpoint."""
     sentence = str(error)
     if isinstance(error, AlreadyOwned | InvalidInput):
         return f"{sentence.partition('; choose')[0]}; it is tried again"

@@ -1,10 +1,10 @@
-"""One client's connection: uvicorn's protocol, with limits on the time of a request and the size of its head.
+"""A client's connection: uvicorn's protocol, with limits for the time of a request and the size of its head.
 
-uvicorn waits for the rest of a request for ever and keeps the whole head: slow clients would hold connections, and
-endless headers memory. The size of a body is limited by the applications.
+uvicorn waits without limit for the rest of a request and keeps the whole head. So slow clients would occupy
+connections, and endless headers would fill the memory. The applications limit the size of bodies.
 
 An answer that begins before the whole body has arrived ends the connection. The rest of the body is discarded for a
-moment, or a client that is still sending would not see the answer.
+moment, because a client that is still sending would not see the answer.
 
 Some clients offer another protocol with each request (Java's and `curl --http2`: ``Upgrade: h2c``), which a server may
 ignore. The parser ends the request at such a head, so the head is parsed again without the offer.
@@ -31,7 +31,7 @@ _no_http, _crowded, _foreign = (Sparing(logging.getLogger(__name__)) for _ in ra
 
 #: Seconds for the head of a request, from its first byte, or from the connection if no byte arrives.
 HEAD_S = 30.0
-#: Most bytes of a head, including bytes that arrive with its end.
+#: Maximum size of a head in bytes, including bytes that arrive with its end.
 MAX_HEAD_BYTES = 64 * 1024
 #: Seconds for a body, counted while the application waits for it, and bytes that extend them by one second.
 BODY_S = 60.0
@@ -47,15 +47,15 @@ class HttpConnection(HttpToolsProtocol):
     """A connection parsed by httptools; `server` closes connections that are too slow."""
 
     def __init__(self, *arguments: Any, strangers: Strangers, keep_alive_s: float | None = None, **named: Any) -> None:
-        """`strangers`: connections of all listeners that have shown no token. `keep_alive_s`: seconds that an idle
-        connection is kept; None: uvicorn's default."""
+        """`strangers`: connections of all listeners without a token. `keep_alive_s`: time for which an idle connection
+        is kept, in seconds; None: uvicorn's default."""
         super().__init__(*arguments, **named)
         if keep_alive_s is not None:
             self.timeout_keep_alive = keep_alive_s  # type: ignore[assignment]  # given to `call_later`
         self._strangers = strangers
         #: The TCP port under which it is counted as a stranger; None: not counted.
         self._counted_port: int | None = None
-        #: The client as which it was admitted; None: it was not.
+        #: The client that it was admitted for; None: not admitted.
         self._admitted_as: str | None = None
         #: When the awaited body began, or the application resumed waiting for it; None: no body is awaited.
         self._body_since_s: float | None = None
@@ -69,7 +69,7 @@ class HttpConnection(HttpToolsProtocol):
         self._has_offer = False
 
     def is_too_slow(self, now_s: float) -> bool:
-        """Whether the client exceeds the time for a head or body. `now_s`: the loop's clock."""
+        """Whether the client exceeds the time for a head or body. `now_s`: by the loop's clock."""
         if self._lingers_since_s is not None:
             return now_s - self._lingers_since_s > LINGER_S
         if self._head_since_s is not None and now_s - self._head_since_s > HEAD_S:
@@ -90,15 +90,15 @@ class HttpConnection(HttpToolsProtocol):
         self.app_state = {**self.app_state, PEER: Peer(transport), ADMIT: self._admit}
         port = self.server[1] if self.server is not None else None
         if port is None:
-            # the control socket, which needs no token: its file modes may have been lost
+            # the control socket needs no token, and its file modes may have been lost
             if (uid := peer_uid(transport.get_extra_info("socket"))) not in (0, os.geteuid()):
-                _foreign.warning(f"user {uid} has connected to the control socket, and is not let in")
+                _foreign.warning(f"user {uid} connected to the control socket and was refused")
                 transport.abort()
             return
         self._counted_port = port
         if not self._strangers.enter(port, self):
             _crowded.warning(
-                f"too many clients without a token are connected to port {port}: the silent ones are ended"
+                f"too many clients without a token are connected to port {port}: silent ones are disconnected"
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -109,7 +109,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _admit(self, client: str) -> None:
-        """Leaves the strangers, unless this client has too many connections already."""
+        """Remove the connection from the strangers, unless its client already has too many."""
         if self._counted_port is not None and self._strangers.admit(client):
             self._admitted_as = client
             self._leave_strangers()
@@ -132,7 +132,7 @@ class HttpConnection(HttpToolsProtocol):
         try:
             self._parse(data)
         except HttpParserError:
-            _no_http.warning("a client sent something that is no HTTP")
+            _no_http.warning("a client sent invalid HTTP")
             self.send_400_response("Invalid HTTP request received.")
         if self._head_since_s is None:
             return
@@ -151,25 +151,25 @@ class HttpConnection(HttpToolsProtocol):
                 rest = memoryview(rest)[end.args[0] :]
 
     def _parse_without_offer(self) -> None:
-        """Parses the head again without the offer, rebuilt from the parsed values; the body's bytes are untouched."""
+        """Parse the head again without the offer, rebuilt from the parsed values; the body is unchanged."""
         self._has_offer = False
         method = self.parser.get_method()
         if method == b"CONNECT":
             raise HttpParserError("no tunnels here")
         lines = [b"%s %s HTTP/%s" % (method, self.url, self.parser.get_http_version().encode())]
         lines += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
-        self.parser = _parser(self)  # the old one takes no more bytes if the head also says `close`
+        self.parser = _parser(self)  # the old parser accepts no more bytes if the head also says `close`
         self.parser.feed_data(b"\r\n".join(lines) + b"\r\n\r\n")
 
     # What the parser tells
 
     def on_message_begin(self) -> None:
-        if self._head_since_s is None:  # only from the second request of the connection on
+        if self._head_since_s is None:  # only from the second request of the connection
             self._head_since_s = self.loop.time()
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._head_since_s is not None:  # else it is a trailer behind a body, which is ignored
+        if self._head_since_s is not None:  # else it is a trailer after a body, which is ignored
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -194,8 +194,10 @@ class HttpConnection(HttpToolsProtocol):
             super().on_message_complete()
 
     def _watch_answer(self, cycle: RequestResponseCycle, *, has_body: bool) -> None:
-        """Ends the connection with an answer that begins before the whole body has arrived. Sends an answer's head and
-        body in one write: each write is a TLS record and a system call."""
+        """End the connection after an answer that begins before the whole body has arrived.
+
+        Send an answer's head and body in one write, because each write is a TLS record and a system call.
+        """
         send, transport = cycle.send, cast(_Transport, self.transport)
 
         async def watched_send(message: Any) -> None:
@@ -205,12 +207,12 @@ class HttpConnection(HttpToolsProtocol):
                 transport.hold()
             await send(message)
 
-        cycle.send = watched_send  # type: ignore[method-assign]  # of this cycle alone
+        cycle.send = watched_send  # type: ignore[method-assign]  # of this cycle only
 
     # An unread body
 
     def _linger(self) -> bool:
-        """Whether a connection that is to be closed first discards the rest of a body."""
+        """Whether a closing connection first discards the rest of a body."""
         if self._lingers_since_s is not None or self._body_since_s is None or not self.transport.can_write_eof():
             return False
         self._lingers_since_s = self.loop.time()
@@ -219,7 +221,7 @@ class HttpConnection(HttpToolsProtocol):
         return True
 
     def send_400_response(self, msg: str) -> None:
-        """Answers 400, with the headers of every refusal."""
+        """Answer 400, with the headers of every error."""
         head = ["HTTP/1.1 400 Bad Request", "content-type: text/plain; charset=utf-8", f"content-length: {len(msg)}"]
         head += [f"{name.lower()}: {value}" for name, value in HARDENING.items()]
         self.transport.write("\r\n".join([*head, "connection: close", "", msg]).encode("ascii"))
@@ -235,20 +237,23 @@ def _parser(connection: HttpConnection) -> HttpRequestParser:
 
 
 class _Transport:
-    """A transport that drops writes while the connection is being closed: uvloop's raises, and uvicorn goes on
-    answering a request that was followed by invalid HTTP or a disconnect."""
+    """A transport that drops writes while the connection is closing.
+
+    uvloop's transport raises, but uvicorn continues to answer a request that was followed by invalid HTTP or a
+    disconnect.
+    """
 
     def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
-        """`linger`: called when it is to be closed; True: it stays open for a moment, and counts as closing."""
+        """`linger`: called before closing; True: stay open for a moment, and count as closing."""
         self._transport = transport
         self._linger = linger
         self._lingers = False
-        #: The next write is held back.
+        #: Whether the next write is delayed.
         self._holds = False
         self._held = b""
 
     def hold(self) -> None:
-        """Holds the next write back until another one follows, or the loop's next iteration."""
+        """Delay the next write until another one follows, or until the loop's next iteration."""
         self._holds = True
 
     def write(self, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The sockets for clients, opened and closed at run time, all served by one uvicorn server.
 
-uvicorn's own `serve` takes over the signals, exits the process when a port is busy and ticks ten times a second; here
-`app` owns signals and sockets, and the tick is once a second.
+uvicorn's `serve` would take over the signals, exit the process if a port is busy and tick ten times a second. Here
+`app` owns signals and sockets, and ticks once a second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nni_manager.domain.clock import LoopLag
 #: Seconds for pending answers at shutdown.
 _GRACE_S = 0.5
 #: The answer to a request that is still pending after that.
-_ENDS = "the daemon was told to end while it worked on this request, and gave it up; ask again when a daemon runs"
+_ENDS = "the daemon ended during this request; repeat it when a daemon runs again"
 #: Turns of the loop within which a connection that was accepted reaches its protocol, and an aborted one is closed.
 _TURNS = 10
 #: Seconds between two checks whether the output has been sent.
@@ -64,13 +64,13 @@ _TRIALS_KEEP_ALIVE_S = 15.0
 
 
 class Listeners:
-    """All listeners, opened one by one and closed together; a TCP port can be closed alone. Needs a running loop.
+    """All listeners, opened one by one and closed together; a TCP port can be closed separately.
 
-    One server serves them all; a request goes to the application of the port that it arrived at.
+    Needs a running loop. One server serves all; a request goes to the application of its port.
     """
 
     def __init__(self, application: ASGIApp, *, lag: LoopLag | None = None) -> None:
-        """`application`: served by every listener without its own. `lag`: records how late each tick is."""
+        """`application`: served by every listener without its own. `lag`: records the delay of each tick."""
         self._lag = lag or LoopLag()
         self._application = application
         self._by_port: dict[int, ASGIApp] = {}
@@ -100,8 +100,10 @@ class Listeners:
         return tuple(self._open)
 
     async def open_control(self, path: Path) -> None:
-        """Opens a Unix socket that only its owner may connect to, replacing an existing one. The caller holds the data
-        directory's lock."""
+        """Open a Unix socket that only its owner may connect to, replacing an existing one.
+
+        The caller must hold the data directory's lock.
+        """
         self._close_control()
         path.unlink(missing_ok=True)  # noqa: ASYNC240 (once, at start)
         mask = os.umask(0o177)
@@ -115,7 +117,7 @@ class Listeners:
 
     @property
     def control(self) -> Path | None:
-        """The path of the control socket; None: not open."""
+        """The path of the control socket, or None if it is not open."""
         return self._control.path if self._control is not None else None
 
     def is_control_there(self) -> bool:
@@ -128,14 +130,16 @@ class Listeners:
     async def open_port(
         self, kind: str, reserved: Reserved, application: ASGIApp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
-        """Opens a TCP port; connections made since it was reserved are served now. `kind`: of `Listener`;
-        `application`: what the port serves in place of the daemon's own."""
+        """Open a TCP port, and serve connections made since it was reserved.
+
+        `kind`: of `Listener`; `application`: served instead of the daemon's.
+        """
         if application is not None:
             self._by_port[reserved.port] = application
         keep_alive_s = _TRIALS_KEEP_ALIVE_S if kind == "trials" else None
         servers = self._servers.setdefault(reserved.port, [])
         for each in reserved.sockets:
-            # in an empty context: log lines about clients would go to the log of the experiment that opened the port
+            # in an empty context; else log lines about clients would go to the log of the port's experiment
             opening = asyncio.create_task(
                 self._serve(each, tls, keep_alive_s), name="opening a port", context=contextvars.Context()
             )
@@ -145,11 +149,11 @@ class Listeners:
         self._open.append(Listener(kind=kind, address=reserved.address))
 
     def exchange(self, reserved: Reserved, application: ASGIApp) -> None:
-        """Makes an open port serve another application from now on."""
+        """Make an open port serve another application from now on."""
         self._by_port[reserved.port] = application
 
     async def close_port(self, reserved: Reserved) -> None:
-        """Closes a TCP port and its connections; pending answers get `_GRACE_S`."""
+        """Close a TCP port and its connections; pending answers get `_GRACE_S`."""
         for server in self._servers.pop(reserved.port, ()):
             server.close()
             if server in self._server.servers:  # else all were closed before
@@ -168,7 +172,7 @@ class Listeners:
         self._open = [listener for listener in self._open if listener.address != reserved.address]
 
     async def close(self) -> None:
-        """Closes all listeners; pending answers get `_GRACE_S`. Idempotent."""
+        """Close all listeners; pending answers get `_GRACE_S`. Idempotent."""
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
@@ -196,7 +200,7 @@ class Listeners:
             control.path.unlink(missing_ok=True)
 
     async def _answer_pending(self) -> None:
-        """Waits for pending answers, and for those to requests that still arrive on open connections."""
+        """Wait for pending answers, including those to requests that still arrive on open connections."""
         state = self._server.server_state
         while state.tasks or state.connections:
             for connection in list(state.connections):
@@ -207,7 +211,7 @@ class Listeners:
                 await asyncio.sleep(_FLUSH_S)
 
     async def _end_pending(self) -> None:
-        """Cancels pending requests now, because their clean-up needs the stores, which close next."""
+        """Cancel pending requests now, because their clean-up needs the stores, which close next."""
         tasks = tuple(self._server.server_state.tasks)
         for task in tasks:
             task.cancel()
@@ -215,7 +219,7 @@ class Listeners:
             await asyncio.wait(tasks, timeout=_GRACE_S)
 
     async def _abort_left(self) -> None:
-        """Ends connections that were accepted as their listener closed, and those that their peer keeps open."""
+        """End connections that were accepted while their listener closed, and those that their peer keeps open."""
         for _ in range(_TURNS):
             await asyncio.sleep(0)
             for connection in tuple(self._server.server_state.connections):
@@ -229,7 +233,7 @@ class Listeners:
             self._clock = asyncio.create_task(self._tick(), name="server clock")
 
     async def _tick(self) -> None:
-        """Once a second: renews the Date header, closes slow connections."""
+        """Renew the Date header and close slow connections, once a second."""
         while True:
             due_s = asyncio.get_running_loop().time() + 1
             await asyncio.sleep(1)
@@ -250,7 +254,7 @@ class Listeners:
         return await asyncio.get_running_loop().create_server(protocol, sock=socket, ssl=tls)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on by its port, not its address: a listener on all interfaces has many addresses."""
+        """Pass a request on by its port, because a listener on all interfaces has many addresses."""
         port = (scope.get("server") or ("", 0))[1] or 0
         try:
             await self._by_port.get(port, self._application)(scope, receive, send)

@@ -1,9 +1,9 @@
-"""The user at the other end of a TCP connection, where that end is on this machine.
+"""The user at the other end of a TCP connection, if that end is on this machine.
 
-The kernel is asked for the socket with the connection's addresses swapped (netlink's ``sock_diag``); if it does not
-answer, as in some sandboxes, /proc/net/tcp is read. Both cover our network namespace only, so a connection from another
-machine or a container has no user here. A socket without an inode belongs to no process any more: its user id would
-read as root's.
+The kernel looks up the socket with the connection's addresses swapped (netlink's ``sock_diag``). If it does not answer,
+as in some sandboxes, /proc/net/tcp is read. Both cover only our network namespace, so a connection from another machine
+or a container has no user here. A socket without an inode no longer belongs to a process; its user id would read as
+root's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Found:
 
 
 class Peer:
-    """The peer of one connection, looked up once, at the first call."""
+    """The peer of a connection, looked up once, at the first call."""
 
     def __init__(self, transport: BaseTransport) -> None:
         self._transport = transport
@@ -55,20 +55,20 @@ class Peer:
         self._looking: asyncio.Future[int | None] | None = None
 
     async def uid(self) -> int | None:
-        """The user id; None: not a user of this machine, or unknown."""
+        """The user id; None if it is not a user of this machine or unknown."""
         if self._looking is None:
             self._looking = asyncio.ensure_future(self._look())
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> int | None:
-        """The user id, trusted only while our end is open: until then no other socket can take the peer's addresses."""
+        """The user id, trusted only while our end is open: no other socket can then take the peer's addresses."""
         if self._here is None or self._there is None or not self._is_open():
             return None
         uid = await uid_of(self._there, self._here)
         return uid if self._is_open() else None
 
     def _is_open(self) -> bool:
-        if self._transport.is_closing():  # the descriptor may be another connection's
+        if self._transport.is_closing():  # the descriptor may belong to another connection
             return False
         try:
             return bool(self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _TCP_CLOSE)
@@ -77,12 +77,12 @@ class Peer:
 
 
 async def uid_of(there: Address, here: Address) -> int | None:
-    """The user of the socket at `there` that is connected to ours at `here`; None: no such socket with a process.
+    """The user of the socket at `there` that is connected to ours at `here`; None without such a socket and process.
 
     The kernel finds a socket in microseconds, faster than a thread starts; reading its tables may take long.
     """
     found = _ask_kernel(there, here)
-    if found is None and _ask_kernel(here, there) is None:  # sock_diag does not even find our own end
+    if found is None and _ask_kernel(here, there) is None:  # sock_diag does not find our own end, either
         found = await asyncio.to_thread(_read_tables, there, here)
     if found is None or found.inode == 0 or found.state not in _CONNECTED:
         return None

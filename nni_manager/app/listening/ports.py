@@ -1,4 +1,4 @@
-"""TCP ports: reserved before they are served; a port that other machines can reach requires a token."""
+"""TCP ports, reserved before they are served. A port that other machines can reach requires a token."""
 
 from __future__ import annotations
 
@@ -19,35 +19,34 @@ SHORTEST_TOKEN = 16
 
 
 def check_exposure(settings: Settings) -> None:
-    """Requires a token where other machines reach service and endpoints, which share host and token, and one that
-    cannot be guessed everywhere: on loopback a token takes the place of the check of the connection's user. Raises
-    InvalidInput."""
+    """Require a token if other machines reach service and endpoints, which share host and token.
+
+    A token must never be easy to guess: on loopback, it replaces the check of the connection's user. Raises
+    InvalidInput.
+    """
     is_own = is_loopback(settings.host)
     if not settings.token and not is_own:
         raise InvalidInput(
-            f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or say --insecure if that is"
-            " meant"
+            f"--host {settings.host} can be reached by others: set NNI_MANAGER_TOKEN, or use --insecure to allow this"
         )
     for name, token in (("token", settings.token), ("readToken", settings.read_token)):
         if token and len(token) < SHORTEST_TOKEN:
             raise InvalidInput(
                 f"--host {settings.host} can be reached by {'all users of this machine' if is_own else 'others'}, and"
-                f" the {name} is so short that it can be guessed: take one of {SHORTEST_TOKEN} characters at least"
-                " (`openssl rand -hex 16` makes one), or say --insecure if that is meant"
+                f" the {name} is too short: use one of at least {SHORTEST_TOKEN} characters"
+                " (`openssl rand -hex 16` creates one), or use --insecure to allow this"
             )
 
 
 def check_read_token(settings: Settings) -> None:
-    """Requires that the token for reading allows nothing else. Raises InvalidInput."""
+    """Require that the read token allows nothing else. Raises InvalidInput."""
     if settings.read_token and not settings.token:
         raise InvalidInput(
-            "readToken is for clients that only read, and without a token of its own the daemon goes by users alone:"
-            " set NNI_MANAGER_TOKEN or --token-file, too"
+            "readToken requires token: without one, the daemon checks only the users of connections. Set"
+            " NNI_MANAGER_TOKEN or --token-file, too"
         )
     if settings.read_token and settings.read_token == settings.token:
-        raise InvalidInput(
-            "readToken and token are the same, so a reader could change everything; set two different ones"
-        )
+        raise InvalidInput("readToken and token are equal, so a reader could change everything; set two different ones")
 
 
 def is_loopback(host: str) -> bool:
@@ -70,15 +69,15 @@ class Reserved:
     sockets: tuple[socket.socket, ...]
 
     def give_back(self) -> None:
-        """Releases a port that is not needed."""
+        """Release a port that is not needed."""
         for each in self.sockets:
             each.close()
 
 
 def reserve(host: str, port: int, *, options: str = "") -> Reserved:
-    """Resolves the host and takes the port; 0: any free one. `options`: prefix of ``port`` and ``host`` in messages.
+    """Resolve the host and take the port; 0: any free one. `options`: prefix of ``port`` and ``host`` in messages.
 
-    Raises AlreadyOwned, naming the process, or InvalidInput for an address that is not this machine's.
+    Raises AlreadyOwned with the process, or InvalidInput for an address of another machine.
     """
     try:
         taken = _take(host, port)
@@ -90,15 +89,17 @@ def reserve(host: str, port: int, *, options: str = "") -> Reserved:
         reason = error.strerror or str(error)
         option = "port" if error.errno in (errno.EACCES, errno.EPERM) else "host"
         raise InvalidInput(
-            f"{host}:{port} cannot be listened on ({reason}); choose another with --{options}{option}"
+            f"the daemon cannot listen on {host}:{port} ({reason}); choose another with --{options}{option}"
         ) from None
     bound = taken[0].getsockname()[1]
     return Reserved(address=http_address(host, bound), port=bound, sockets=tuple(taken))
 
 
 async def reserve_in_thread(choose: Callable[[], Reserved]) -> Reserved:
-    """Calls `choose` in a thread, as it resolves host names. When cancelled, the port is released. Raises what `choose`
-    raises."""
+    """Call `choose` in a thread, because it resolves host names. Cancellation releases the port.
+
+    Raises the exceptions of `choose`.
+    """
     return await to_its_end(choose, undo=Reserved.give_back)  # else the next attempt would find the port taken
 
 

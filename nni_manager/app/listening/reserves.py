@@ -19,17 +19,17 @@ _MOST_OF_RUNNER = 64
 
 
 class Stranger(Protocol):
-    """A connection that has not shown a token."""
+    """A connection that has not sent a token."""
 
     def give_way(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
 
 
 class Strangers:
-    """TCP connections that have not shown a token, by port, the one that was silent longest first.
+    """TCP connections that have not sent a token, by port, the longest silent one first.
 
-    Above a limit that one is ended, so new clients can show theirs. Connections that have shown one, and those to the
-    control socket, are not counted.
+    Above a limit, that one is ended, so that new clients can send their tokens. Connections with a token, and those to
+    the control socket, do not count.
     """
 
     def __init__(self, files: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Strangers:
         self._by_port: defaultdict[int, dict[Stranger, None]] = defaultdict(dict)
 
     def enter(self, port: int, stranger: Stranger) -> bool:
-        """Counts a new connection to `port`, which must `leave` later; False: another one was ended for it."""
+        """Count a new connection to `port`, which must `leave` later; False: another one was ended for it."""
         of_port = self._by_port[port]
         of_port[stranger] = None
         if len(of_port) <= self._most_of_port:
@@ -55,14 +55,17 @@ class Strangers:
         return False
 
     def hear(self, port: int, stranger: Stranger) -> None:
-        """Notes that the connection has sent something."""
+        """Note that the connection has sent data."""
         of_port = self._by_port[port]
         if of_port.pop(stranger, self) is None:  # else it was ended
             of_port[stranger] = None
 
     def admit(self, client: str) -> bool:
-        """Counts a connection of a client that has shown a token, which must be dismissed later. False: it has too
-        many, and this one stays a stranger. `client`: a trial runner's job; empty: those of the service."""
+        """Count a connection of a client with a token, which must be dismissed later.
+
+        False: the client has too many, and this one stays a stranger. `client`: a trial runner's job; empty: the
+        service's clients.
+        """
         if self._admitted[client] >= (_MOST_OF_RUNNER if client else self._most_of_port):
             return False
         self._admitted[client] += 1
@@ -79,7 +82,7 @@ class Strangers:
 
 
 def fill_standard_streams() -> None:
-    """Opens /dev/null for closed descriptors 0, 1 and 2, which our files would get and pass on to children."""
+    """Open /dev/null for closed descriptors 0, 1 and 2; else our files would get them and pass them to children."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -88,7 +91,7 @@ def fill_standard_streams() -> None:
 
 
 def allow_many() -> None:
-    """Raises the soft limit of open files, usually 1024, to `WANTED`; a higher one stays."""
+    """Raise the soft limit of open files, usually 1024, to `WANTED`; a higher one is kept."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -101,7 +104,7 @@ _SIZE = 512 * 1024
 
 
 def keep_room(data_directory: Path) -> None:
-    """Creates the file that reserves disk space, unless it exists or the disk is full."""
+    """Create the file that reserves disk space, unless it exists or the disk is full."""
     path = data_directory / RESERVE_NAME
     with suppress(OSError):  # it exists, or the disk is full
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -114,7 +117,7 @@ def keep_room(data_directory: Path) -> None:
 
 
 def spend_room(data_directory: Path) -> bool:
-    """Frees the reserved space; returns whether there was any."""
+    """Free the reserved space; return whether there was any."""
     try:
         (data_directory / RESERVE_NAME).unlink()
     except OSError:

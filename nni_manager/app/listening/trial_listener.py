@@ -1,4 +1,4 @@
-"""The trial listener's socket, and its port, stored for the next daemon: running jobs report to that port."""
+"""The trial listener's socket and port, which is stored for the next daemon: running jobs report to it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredPort:
     port: int
     #: Experiments with jobs that may report to it.
     experiments: frozenset[str]
-    #: The port that was expected; 0: any.
+    #: The expected port; 0: any.
     expected: int
 
 
@@ -41,7 +41,7 @@ class TrialPortFile:
         self._path = path
 
     def read(self) -> StoredPort | None:
-        """The stored port; None: no file, or it is invalid."""
+        """The stored port, or None if the file is missing or invalid."""
         try:
             entry = json.loads(self._path.read_text(encoding="utf-8"))
             port, experiments, expected = int(entry["port"]), frozenset(entry["experiments"]), int(entry["expected"])
@@ -73,11 +73,10 @@ class TrialListenerSocket:
     def __init__(
         self, settings: Settings, warnings: DaemonWarnings, *, allowed: bool, neighbour: Callable[[], int] | None = None
     ) -> None:
-        """`warnings`: receives the warning that it is not on the expected port. `neighbour`: the port next to which it
-        opens by default; 0: none; None: the service's.
+        """`warnings`: receives the warning about an unexpected port. `neighbour`: it opens next to this port by
+        default; 0: none; None: the service's.
 
-        Raises OSError when the secret behind the tokens cannot be read or made, InvalidInput for an invalid
-        certificate.
+        Raises OSError if the secret for tokens cannot be read or created, InvalidInput for an invalid certificate.
         """
         self.tokens = RunnerTokens.of(settings.data_dir)
         self._tls = trial_tls.of(settings)
@@ -89,7 +88,7 @@ class TrialListenerSocket:
         self._file = TrialPortFile(settings.data_dir / "trial-listener.json")
         #: Experiments that need it open, even if it could not be opened.
         self._users: set[str] = set()
-        #: Those recorded in the file.
+        #: Experiments in the file.
         self._recorded: frozenset[str] = frozenset()
         self._is_at_work: Callable[[str], bool] = lambda _: True
         self._listeners: asyncio.Future[tuple[Listeners, ASGIApp]] = asyncio.get_running_loop().create_future()
@@ -99,16 +98,18 @@ class TrialListenerSocket:
         self._expected = 0
 
     def bind(self, listeners: Listeners, application: ASGIApp, is_at_work: Callable[[str], bool]) -> None:
-        """Sets the daemon's listeners and the application to serve; `open` waits for this. `is_at_work`: whether jobs
-        of an experiment may run; must know all experiments of earlier daemons."""
+        """Set the daemon's listeners and the application to serve; `open` waits for this.
+
+        `is_at_work`: whether jobs of an experiment may run; must know all experiments of earlier daemons.
+        """
         self._is_at_work = is_at_work
         self._listeners.set_result((listeners, application))
 
     async def open(self, experiment_id: str) -> None:
         if not self._allowed:
             raise PlatformUnavailable(
-                "trials of this platform report over TCP, and this daemon was started with --no-listen:"
-                " start it without",
+                "trials of this platform report over TCP, but this daemon was started with --no-listen;"
+                " start it without that option",
                 refused=True,
             )
         listeners, application = await asyncio.shield(self._listeners)
@@ -151,7 +152,7 @@ class TrialListenerSocket:
         return http_address(host_of(self._settings, manager_ip), self._reserved.port, tls=self._tls is not None)
 
     async def _refresh_certificate(self) -> None:
-        """Uses a renewed certificate from now on; an unusable one causes a warning, and the old one stays."""
+        """Use a renewed certificate from now on; for an unusable one, warn and keep the old one."""
         if self._tls is not None and not self._tls.is_fresh:
             with suppress(InvalidInput):
                 await asyncio.to_thread(self._tls.refresh)
@@ -168,7 +169,7 @@ class TrialListenerSocket:
     async def _reserve(self) -> Reserved:
         """Raises PlatformUnavailable."""
         try:
-            # the neighbour is looked up here: endpoints are opened on the loop meanwhile
+            # look up the neighbour here, because the loop may open endpoints in the meantime
             found = await reserve_in_thread(partial(self._choose, self._neighbour()))
         except (AlreadyOwned, InvalidInput, OSError) as error:
             raise PlatformUnavailable(f"the trial listener cannot be opened: {error}", refused=True) from None
@@ -179,10 +180,10 @@ class TrialListenerSocket:
         try:
             await asyncio.to_thread(self._record, port)
         except OSError as error:
-            raise PlatformUnavailable(f"the trial listener's port cannot be noted: {error}", refused=True) from None
+            raise PlatformUnavailable(f"the trial listener's port cannot be stored: {error}", refused=True) from None
 
     def _choose(self, neighbour: int) -> Reserved:
-        """The stored port while jobs of an earlier daemon may know it; else the configured one, else any free one."""
+        """The stored port while jobs of an earlier daemon may use it; else the configured one, else any free one."""
         stored = self._file.read()
         self._expected = self._settings.trial_port or (neighbour + 1 if 0 < neighbour < 65535 else 0)
         is_known = stored is not None and any(map(self._is_at_work, stored.experiments))
@@ -201,24 +202,26 @@ class TrialListenerSocket:
         self._recorded = users
 
     def _take_again(self, stored: StoredPort) -> Reserved:
-        """Takes the stored port. Raises AlreadyOwned if another process has it, unless the user chose another port:
-        jobs that report there would lose their results."""
+        """Take the stored port, because jobs that report there would lose their results.
+
+        Raises AlreadyOwned if another process has it, unless the user chose another port.
+        """
         try:
             found = self._take(stored.port)
         except AlreadyOwned as error:
             holder = str(error).partition("; ")[0]
             if self._settings.trial_port not in (0, stored.port):
-                log.warning("%s; jobs that run cannot report any more", holder, extra={"action": "listener"})
+                log.warning("%s; running jobs can no longer report", holder, extra={"action": "listener"})
                 return self._take_new()
             raise AlreadyOwned(
-                f"{holder}, and jobs that run report there; end that process, or start the daemon with another"
-                " --trial-port, which those jobs will not find"
+                f"{holder}, but running jobs report there; end that process, or start the daemon with another"
+                " --trial-port, which those jobs cannot find"
             ) from None
         self._expected = self._settings.trial_port or stored.expected
         return found
 
     def _take_new(self) -> Reserved:
-        """Takes the expected port; any free one if that is taken and was only a default, as no job knows it yet."""
+        """Take the expected port, or any free one if that was only a default: no job knows it yet."""
         try:
             return self._take(self._expected)
         except AlreadyOwned:
@@ -227,16 +230,15 @@ class TrialListenerSocket:
             return self._take(0)
 
     def _moved(self) -> ExperimentWarning | None:
-        """The warning for another port than expected, which may be closed in a firewall or unpublished; None: as
-        expected."""
+        """The warning about an unexpected port, which a firewall may block; None if it is as expected."""
         assert self._reserved is not None, "it is open"
         expected, port = self._expected, self._reserved.port
         if expected in (0, port):
             return None
         message = (
-            f"the trial listener is on port {port} and not on {expected}, which was not free when it opened: trials"
-            f" that must come through a published port or a firewall cannot report. Free port {expected} or choose one"
-            " with --trial-port, and start the daemon again when no trial runs"
+            f"the trial listener is on port {port} instead of {expected}, which was in use: trials behind a firewall or"
+            f" a published port cannot report. Free port {expected} or choose one"
+            " with --trial-port, and restart the daemon when no trials run"
         )
         return ExperimentWarning(code=_MOVED, message=message)
 
@@ -251,7 +253,7 @@ def host_of(settings: Settings, manager_ip: str) -> str:
 
 
 def check(settings: Settings) -> None:
-    """Requires different ports for service and trial listener. Raises InvalidInput."""
+    """Require different ports for service and trial listener. Raises InvalidInput."""
     trial_tls.require_url(settings.trial_url)
     if settings.port and settings.port == settings.trial_port:
         raise InvalidInput(

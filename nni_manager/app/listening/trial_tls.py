@@ -1,4 +1,4 @@
-"""The trial listener's certificate, the authority that runners trust, and whether the two match."""
+"""The trial listener's certificate, the authority that runners trust, and a check that both match."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrialTls:
     """The certificate, read again when its files change, so that it can be renewed while the daemon runs."""
 
     def __init__(self, certificate: Path, key: Path, authority: Path) -> None:
-        """`authority`: PEM file that runners trust; the certificate itself if it is self-signed."""
+        """`authority`: PEM file that runners trust, for example a self-signed certificate itself."""
         self._files = certificate, key, authority
         self._read: tuple[int, ...] = ()
         self._looked_s = float("-inf")
@@ -41,8 +41,7 @@ class TrialTls:
         return time.monotonic() - self._looked_s < LOOKED_S
 
     def refresh(self) -> None:
-        """Reads the files again if they changed. Raises InvalidInput unless they are a certificate and its key.
-        Blocks."""
+        """Read the files again if they changed. Blocks. Raises InvalidInput for an invalid certificate or key."""
         certificate, key, authority = self._files
         self._looked_s = time.monotonic()
         try:
@@ -59,10 +58,9 @@ class TrialTls:
         self.authority, self._read = text, now
 
     def trouble(self, host: str) -> str:
-        """Why runners that reach the listener as `host` refuse its certificate; empty: they accept it.
+        """Why runners that reach the listener as `host` refuse its certificate; empty if they accept it.
 
-        Cached for `JUDGED_S` and these files: a handshake that loads all authorities of the machine costs more than a
-        trial.
+        Cached for `JUDGED_S` and these files, because a handshake that loads all authorities costs more than a trial.
         """
         of, read, refusal, until_s = self._judged
         if (of, read) != (host, self._read) or time.monotonic() >= until_s:
@@ -78,9 +76,9 @@ class TrialTls:
         return ""
 
     def days_left(self, host: str) -> float:
-        """The days until the certificate that a runner sees at `host` ends. To be called after `refresh`.
+        """Days until the certificate at `host` expires. Call this after `refresh`.
 
-        Raises InvalidInput with that runner's error if it refuses the certificate.
+        Raises InvalidInput with a runner's error if it would refuse the certificate.
         """
         to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
         runner = client_context(self.authority).wrap_bio(to_client, to_server, server_hostname=host)
@@ -91,8 +89,8 @@ class TrialTls:
                 _step(listener)
         except ssl.SSLCertVerificationError as error:
             raise InvalidInput(
-                f"the certificate {self._files[0]} is refused by trial runners that reach this machine as {host}"
-                f" ({error.verify_message}); {_FIX}, one that is good for {host} and today"
+                f"trial runners that reach this machine as {host} refuse the certificate {self._files[0]}"
+                f" ({error.verify_message}); {_FIX}, valid for {host} and today"
             ) from None
         found = (runner.getpeercert() or {}).get("notAfter", "")
         return (ssl.cert_time_to_seconds(str(found)) - time.time()) / 86_400
@@ -104,7 +102,7 @@ def of(settings: Settings) -> TrialTls | None:
     if not certificate and not key:
         return None
     if not certificate or not key:
-        raise InvalidInput("trialTlsCertificate and trialTlsKey belong together, and only one is set; set both")
+        raise InvalidInput("only one of trialTlsCertificate and trialTlsKey is set; set both")
     authority = settings.trial_tls_authority or certificate
     tls = TrialTls(*(settings.data_dir / file for file in (certificate, key, authority)))
     tls.refresh()
@@ -112,7 +110,7 @@ def of(settings: Settings) -> TrialTls | None:
 
 
 def authority_of(settings: Settings, tls: TrialTls | None) -> str:
-    """Certificates, PEM, that runners trust in addition to their machine's; empty: none. Raises InvalidInput."""
+    """PEM certificates that runners trust in addition to their machine's, or empty. Raises InvalidInput."""
     if tls is not None and not settings.trial_url:
         return tls.authority
     if not settings.trial_tls_authority:
@@ -124,14 +122,14 @@ def authority_of(settings: Settings, tls: TrialTls | None) -> str:
 
 
 def require_url(url: str) -> None:
-    """Raises InvalidInput."""
+    """Check the URL. Raises InvalidInput."""
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise InvalidInput(f"trialUrl: {url} is no address; write for example https://manager.example.org:8443")
+        raise InvalidInput(f"trialUrl: {url} is not an address; write, for example, https://manager.example.org:8443")
 
 
 def client_context(authority: str) -> ssl.SSLContext:
-    """A context as the runner's. Raises ValueError for a text without a certificate."""
+    """A context like the runner's. Raises ValueError for a text without a certificate."""
     context = ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust the given certificates without their issuer
     context.load_verify_locations(cadata=authority)

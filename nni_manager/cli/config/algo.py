@@ -1,4 +1,4 @@
-"""`nnictl algo`: registers users' tuners and assessors under names, as NNI's meta file describes them."""
+"""`nnictl algo`: registers users' tuners and assessors from NNI's meta files."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _HEADERS = ("NAME", "TYPE", "SOURCE", "CLASS", "FOLDER")
 
 @click.group()
 def algo() -> None:
-    """Give tuners and assessors of your own a name for configs.
+    """Register your own tuners and assessors under names.
 
-    Names are kept in the data directory, on the daemon's machine.
+    Names are stored in the data directory, on the daemon's machine.
     """
 
 
@@ -37,36 +37,36 @@ def algo() -> None:
 @click.option("--meta_path", "--meta-path", "-m", "meta_path", required=True, metavar="FILE", help="The meta file.")
 @data_directory_option
 def register(meta_path: str, data_dir: str | None) -> None:
-    """Register the algorithms that a meta file (YAML) describes. They replace those of the same name.
+    """Register the algorithms of a meta file (YAML). They replace registered ones of the same name.
 
-    Its keys: algoType (tuner, assessor or advisor), builtinName (the name), className (module.Class), and if wanted
-    classArgs and classArgsValidator. The module is installed, or stands beside the meta file. The classes are imported
-    to see that they are there.
+    Keys: algoType (tuner, assessor or advisor), builtinName (the name), className (module.Class), and optionally
+    classArgs and classArgsValidator. The module is installed or next to the meta file. The command imports the classes
+    to check them.
     """
     from nni_manager.config import registered_algorithms
 
     directory = _directory(data_dir)
     for each in read_meta(meta_path):
         replaced = registered_algorithms.register(directory, each)
-        echo(f"{each.kind} {each.name} is {'registered anew' if replaced else 'registered'}: {each.class_name}")
+        echo(f"{each.kind} {each.name} is {'replaced' if replaced else 'registered'}: {each.class_name}")
 
 
 @algo.command()
 @click.argument("name")
 @data_directory_option
 def unregister(name: str, data_dir: str | None) -> None:
-    """Remove a registered name. Experiments that were made with it go on."""
+    """Remove a registered name. Existing experiments are not affected."""
     from nni_manager.config import registered_algorithms
 
     registered_algorithms.unregister(_directory(data_dir), name)
-    echo(f"{name} is not registered any more.")
+    echo(f"{name} is no longer registered.")
 
 
 @algo.command()
 @click.argument("name")
 @data_directory_option
 def show(name: str, data_dir: str | None) -> None:
-    """Print what is known of an algorithm, as JSON."""
+    """Print an algorithm as JSON."""
     from nni_manager.config import registered_algorithms
 
     for each in registered_algorithms.read_all(_directory(data_dir)):
@@ -77,7 +77,7 @@ def show(name: str, data_dir: str | None) -> None:
         if name.lower() in (known.lower() for known in (entry["name"], *entry["aliases"])):
             echo_json(entry)
             return
-    raise click.ClickException(f"there is no algorithm {name}; `nnictl algo list` shows which there are")
+    raise click.ClickException(f"there is no algorithm {name}; `nnictl algo list` shows all")
 
 
 @algo.command("list")
@@ -134,8 +134,8 @@ def _built_in() -> Iterator[dict[str, Any]]:
 def _directory(data_dir: str | None) -> Path:
     if data_dir is None and os.environ.get(MANAGER_VARIABLE):
         raise click.ClickException(
-            f"{MANAGER_VARIABLE} names a manager elsewhere, and algorithms are registered on its machine: run this"
-            " there, or give --data-dir"
+            f"{MANAGER_VARIABLE} names a manager on another machine, where its algorithms are registered. Run this"
+            " command there, or give --data-dir"
         )
     return resolve_data_directory(data_dir)
 
@@ -144,7 +144,7 @@ _KINDS = {"tuner": "tuner", "advisor": "tuner", "assessor": "assessor"}
 
 
 def read_meta(file: str) -> list[Registered]:
-    """The algorithms of a meta file: one, or all below its key `algorithms`. Raises ConfigInvalid, InvalidInput."""
+    """The algorithms of a meta file: a single one, or the list `algorithms`. Raises ConfigInvalid, InvalidInput."""
     path = Path(os.path.abspath(os.path.expanduser(file)))
     meta = _load(str(path), file)
     entries = meta.get("algorithms") or [meta]
@@ -168,7 +168,9 @@ def _described(entry: dict[str, Any], folder: Path, file: str) -> Registered:
 
     for name in ("algoType", "builtinName", "className"):
         if not isinstance(entry.get(name), str) or not entry[name].strip():
-            raise ConfigInvalid.of("is required: algoType, builtinName and className are text", field=name, file=file)
+            raise ConfigInvalid.of(
+                "is required, as are algoType, builtinName and className; set it to text", field=name, file=file
+            )
     if entry["algoType"] not in _KINDS:
         raise ConfigInvalid.of(f"must be one of {', '.join(_KINDS)}", field="algoType", file=file)
     class_args, validator = entry.get("classArgs") or {}, entry.get("classArgsValidator") or ""
@@ -200,13 +202,13 @@ def _folder_of(kind: str, classes: list[str], folder: Path, file: str) -> str:
     beside = (folder / f"{top}.py").is_file() or (folder / top).is_dir()
     directory = str(folder) if beside else ""
     if complaint := _complaint(kind, classes, directory):
-        advice = "" if beside else "; install it there, or put it beside the meta file"
+        advice = "" if beside else "; install it there, or put it next to the meta file"
         raise ConfigInvalid.of(f"{complaint}{advice}", field="className", file=file)
     return directory
 
 
 def _complaint(kind: str, classes: list[str], directory: str) -> str:
-    """Why the Python that would run the classes (the caller's default) cannot import them; empty: it can."""
+    """Why the caller's default Python cannot import the classes; empty if it can."""
     import asyncio
 
     from nni_manager.config import user_classes
@@ -220,7 +222,7 @@ def _complaint(kind: str, classes: list[str], directory: str) -> str:
 
 
 def as_json(registered: Registered) -> str:
-    """A registered algorithm as JSON, with the keys of NNI's meta file; a key without a value is left out."""
+    """A registered algorithm as JSON, with the keys of NNI's meta file; keys without a value are omitted."""
     meta = {
         "algoType": registered.kind,
         "builtinName": registered.name,

@@ -22,7 +22,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 
 @click.group()
 def config() -> None:
-    """Check and convert experiment files, show an experiment's."""
+    """Check, convert and show experiment configs."""
 
 
 @config.command()
@@ -31,9 +31,9 @@ def config() -> None:
 @tuner_python_option
 @click.option("--json", "as_json", is_flag=True, help="Print a list with a verdict for each file.")
 def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_json: bool) -> None:
-    """Say what is wrong with each FILE, or that it can be run here. No daemon is needed.
+    """Check whether each FILE is valid and can run here. Needs no daemon.
 
-    Secrets are looked up, and not shown. A tuner or assessor of your own is imported, by the Python that would run it.
+    Secrets are looked up, but not shown. Your own tuner or assessor is imported by the Python that would run it.
     """
     verdicts = [_check_file(file, resolve_data_directory(data_dir), program(tuner_python)) for file in files]
     if as_json:
@@ -51,13 +51,15 @@ def check(files: tuple[Path, ...], data_dir: str | None, tuner_python: str, as_j
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--all", "everything", is_flag=True, help="Also print what only nni_manager goes by; NNI 3.0 refuses it.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also print fields that only nni_manager uses; NNI 3.0 refuses them."
+)
 def convert(file: Path, everything: bool) -> None:
-    """Print a file of NNI's first format in NNI's second. A file of the first has
-    `trainingServicePlatform`; nni_manager and NNI 3.0 read what is printed.
+    """Print a file of NNI's first format in NNI's second format.
 
-    Values, secrets included, are as written; what is left out is named on standard error. No file that it names is
-    needed."""
+    The first format has `trainingServicePlatform`. nni_manager and NNI 3.0 read the output. Values, including secrets,
+    are unchanged. Omitted fields are listed on standard error. Files that the config names need not exist.
+    """
     import yaml
 
     from nni_manager.config import experiment_file
@@ -69,9 +71,10 @@ def convert(file: Path, everything: bool) -> None:
 
 @config.command()
 def schema() -> None:
-    """Print the JSON schema of experiment files, for editors. They complete and check files by it.
+    """Print the JSON schema of experiment files, for editors.
 
-    The line `# yaml-language-server: $schema=FILE` at the top of an experiment file names the schema's file."""
+    Name the schema's file at the top of an experiment file: `# yaml-language-server: $schema=FILE`.
+    """
     from nni_manager.config.schema import experiment_schema
 
     echo_json(experiment_schema())
@@ -81,17 +84,17 @@ def schema() -> None:
 @to_read
 @selection.id_argument
 def show(connect: Connect, *, id: str | None) -> None:
-    """Print an experiment's config as it is now, as JSON. Secrets are masked."""
+    """Print an experiment's current config as JSON. Secrets are masked."""
     client = connect()
     echo_json(client.experiment(selection.choose(client, id))["config"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Verdict:
-    """The verdict on one experiment file: the checks of `create`, made without a daemon."""
+    """The verdict on an experiment file: the checks of `create` without a daemon."""
 
     file: str
-    #: One line about the experiment; empty when the file is invalid.
+    #: One line about the experiment; empty if the file is invalid.
     summary: str = ""
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()

@@ -33,12 +33,12 @@ def platform() -> None:
 @connected
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--config", "-c", metavar="FILE", help="The platforms of an experiment file.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask about what no data directory here knows.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask about objects that no data directory here knows.")
 def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: bool) -> None:
-    """End the jobs that stopped or deleted experiments left. All platforms are meant, or those named.
+    """End leftover jobs of closed experiments, on all or named platforms.
 
-    With --config, a cluster is also asked what its namespace has of experiments that are not at work here; their
-    folders may be lost. That is listed, and removed after a yes, as another manager may be at work with it.
+    With --config, the command also lists objects in the cluster's namespace whose experiments are not open here; their
+    folders may be lost. It removes them after a confirmation, because another manager may use them.
     """
     in_file = _platforms(config) if config is not None else []
     chosen = [*names, *in_file]
@@ -46,19 +46,21 @@ def clean(connect: Connect, *, names: tuple[str, ...], config: str | None, yes: 
     if config is not None and any(map(_finds_left, in_file)):
         is_left = _clean_left(connect, config, yes=yes) or is_left
     if not is_left:
-        echo("There is nothing to clean: no closed experiment has left a job.")
+        echo("There is nothing to clean: closed experiments left no jobs.")
 
 
 def _end_noted(connect: Connect, chosen: list[str]) -> bool:
-    """Ends the recorded leftover jobs; returns whether there were any. Raises ClickException when some cannot be
-    ended."""
+    """End the recorded leftover jobs; return whether there were any.
+
+    Raises ClickException if some cannot be ended.
+    """
     cleaned = connect().clean(chosen)
     for one in cleaned:
         what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
         place = f"of experiment {one['experiment']} on {one['service']}"
         echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
     if any(one["trouble"] for one in cleaned):
-        raise click.ClickException("some could not be ended now; they stay noted")
+        raise click.ClickException("some jobs could not be ended now; run the command again later")
     return bool(cleaned)
 
 
@@ -79,11 +81,10 @@ def _finds_left(name: str) -> bool:
 )
 @data_directory_option
 def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> None:
-    """Show new host keys of a config's machines, and trust them. Those that you agree to are written into
-    ~/.ssh/known_hosts.
+    """Show new host keys of a config's machines. The command adds confirmed ones to ~/.ssh/known_hosts.
 
-    To be run as the daemon's user on its machine. Compare with `ssh-keygen -lf` on the machine: a different key means
-    that the connection is intercepted. A key that has changed is never written.
+    Run it as the daemon's user on the daemon's machine. Compare each key with the output of `ssh-keygen -lf` on the
+    machine: a different key means that the connection is intercepted. Changed keys are never added.
     """
     from nni_manager.app.host_keys import trust as judged
 
@@ -95,7 +96,7 @@ def trust(*, config: Path, yes_these: tuple[str, ...], data_dir: str | None) -> 
 
 
 def _agrees(host: str, key: HostKey, *, these: tuple[str, ...]) -> bool:
-    """Whether a key is to be trusted: it is among `these`, or else confirmed at the terminal."""
+    """Whether a key is trusted: it is in `these`, or confirmed at the terminal."""
     if these:
         return key.fingerprint in these
     echo(f"{host}: {key.place} shows {key.text.split()[0]} {key.fingerprint}")
@@ -109,7 +110,7 @@ def _printed(sentences: Iterator[str]) -> Iterator[str]:
 
 
 def _platforms(file: str) -> list[str]:
-    """The names of the platforms in a file of either format, which may be invalid otherwise. Raises ConfigInvalid."""
+    """The platforms in a file of either format; other errors in it are ignored. Raises ConfigInvalid."""
     from nni_manager.config.reading import yaml_reader
     from nni_manager.config.reading.document import fold
     from nni_manager.config.reading.source import read_text
@@ -125,7 +126,7 @@ def _platforms(file: str) -> list[str]:
 
 
 def _known(name: str) -> str:
-    """The current name of a platform for an older one; an unknown name is returned as it is."""
+    """The current name of a platform for an older one; other names are unchanged."""
     from nni_manager.platform_kit import registry
 
     with suppress(InvalidInput):
@@ -135,15 +136,17 @@ def _known(name: str) -> str:
 
 _WHOSE = {
     "this": "of this manager",
-    "another": "of another manager, which may be at work with it",
-    "unknown": "of an unknown manager, which may be at work with it",
+    "another": "of another manager, which may be running it",
+    "unknown": "of an unknown manager, which may be running it",
 }
 
 
 def _clean_left(connect: Connect, config: str, *, yes: bool) -> bool:
-    """Lists the objects left on the services of an experiment file, asks about each experiment unless `yes`, and
-    removes those that may be removed. Returns whether there were any. Raises ClickException when some were kept or
-    could not be removed."""
+    """Remove leftover objects on the services of an experiment file; return whether there were any.
+
+    Lists them, and asks about each experiment unless `yes`. Raises ClickException if some were kept or could not be
+    removed.
+    """
     client, experiment = sent(connect, config, "")
 
     def ask(remove: list[str] | None = None) -> list[dict[str, Any]]:
@@ -158,14 +161,14 @@ def _clean_left(connect: Connect, config: str, *, yes: bool) -> bool:
             echo(f"experiment {name}: {_counted(objects)} removed.")
         troubles += _troubles(removed)
     if kept:
-        troubles.append(f"what {', '.join(sorted(kept))} left was kept; --yes removes it without a question")
+        troubles.append(f"objects of {', '.join(sorted(kept))} were kept; use --yes to remove them without a question")
     if troubles:
         raise click.ClickException("; ".join(troubles))
     return any(service["objects"] for service in services)
 
 
 def _chosen(services: list[dict[str, Any]], *, yes: bool) -> tuple[set[str], set[str]]:
-    """Two sets of experiments: their objects are to be removed; or could be, and are kept."""
+    """Two sets of experiments: those whose objects are to be removed, and those whose objects are kept."""
     agreed: set[str] = set()
     kept: set[str] = set()
     for name, objects in _by_experiment(services).items():

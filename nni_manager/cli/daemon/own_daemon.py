@@ -1,4 +1,4 @@
-"""`nni-manager status`, `stop`, `doctor` and `identity`: the daemon itself, what it needs, and its data directory."""
+"""`nni-manager status`, `stop`, `doctor` and `identity`: daemon, requirements, data directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PATIENCE_S = 10
 @daemon_options
 @json_option
 def status(*, as_json: bool, **_: object) -> None:
-    """Say whether a daemon runs, since when and where it listens. Starts none; exit code 1 where none runs."""
+    """Show whether the daemon runs. Exit code 1 if it does not."""
     client = _running()
     if client is None:
         raise click.ClickException(f"{_none()}; `nni-manager serve`, `nnictl create` or `nnictl resume` starts one")
@@ -55,7 +55,7 @@ def status(*, as_json: bool, **_: object) -> None:
                 "data": daemon["dataDirectory"],
                 **{one["kind"]: one["address"] for one in daemon["listeners"]},
                 "experiments": f"{len(found)}, open: {selection.listing(at_work) or 'none'}",
-                "ends": "with the last open experiment" if daemon["endsByItself"] else "when it is told to",
+                "ends": "with the last open experiment" if daemon["endsByItself"] else "on request",
             },
             output.terminal_width(),
         )
@@ -64,13 +64,13 @@ def status(*, as_json: bool, **_: object) -> None:
 
 @click.command()
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment that has this port of its own.")
+@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment with this port.")
 @click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
 @daemon_options
 def stop(*, ids: tuple[str, ...], port: int | None, everything: bool, **_: object) -> None:
-    """End the daemon. Trials go on, and the next daemon takes them up.
+    """End the daemon. Trials keep running, and the next daemon continues them.
 
-    With IDs, a port or --all: end these experiments' trials and close them, as `nnictl stop` does.
+    With IDs, a port or --all: stop these experiments, as `nnictl stop` does.
     """
     if ids or port is not None or everything:
         context = click.get_current_context()
@@ -88,19 +88,19 @@ def _end(client: ManagerClient) -> None:
     at_work = [one["id"] for one in client.experiments() if selection.is_open(one)]
     process = None
     if client.is_here:
-        with suppress(OSError):  # in another container the process has another id
+        with suppress(OSError):  # in another container, the process has another id
             process = os.pidfd_open(daemon["pid"])
     client.stop_daemon()
     has_ended = process is None or bool(select.select([process], [], [], _PATIENCE_S)[0])
     if process is not None:
         os.close(process)
-    echo(f"The daemon, process {daemon['pid']}, {'has ended' if has_ended else 'is asked to end'}.")
+    echo(f"The daemon, process {daemon['pid']}, {'has ended' if has_ended else 'was asked to end'}.")
     if at_work:
-        echo(f"Open experiments, whose trials go on: {selection.listing(at_work)}; the next daemon takes them up.")
+        echo(f"Trials of open experiments keep running: {selection.listing(at_work)}. The next daemon continues them.")
 
 
 def _running() -> ManagerClient | None:
-    """A client of the chosen daemon; None: none runs here. Raises NniManagerError if it runs and cannot be reached."""
+    """A client of the chosen daemon, or None if none runs. Raises NniManagerError if it cannot be reached."""
     from nni_manager.client.daemon import find_running
     from nni_manager.client.manager_client import ManagerClient
 
@@ -120,14 +120,12 @@ _COLOURS = {"OK": "green", "NOTE": "cyan", "WARN": "yellow", "FAIL": "red"}
 
 @click.command()
 @data_directory_option
-@click.option(
-    "--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="An experiment file that is to run here."
-)
+@click.option("--config", "-c", type=click.Path(path_type=Path), metavar="FILE", help="An experiment file to check.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
-    """Look at what experiments need, and change nothing. Disk, ports, clock, keeper and tuners are looked at.
+    """Check disk, ports, clock, keeper and tuners. Changes nothing.
 
-    Exit code 0 when nothing fails, 1 otherwise.
+    Exit code 0 if no check fails, else 1.
     """
     from nni_manager.app.doctor.examination import examine
 
@@ -140,7 +138,7 @@ def doctor(*, data_dir: str | None, config: Path | None, as_json: bool) -> None:
 
 
 def _printed(findings: Iterator[CheckFinding], *, quiet: bool) -> list[CheckFinding]:
-    """The findings as a list; each is printed at once unless `quiet`, since some checks take a second."""
+    """The findings as a list. Unless `quiet`, each is printed at once, because some checks take a second."""
     found = []
     for finding in findings:
         found.append(finding)
@@ -167,28 +165,30 @@ def _summary(verdicts: Iterable[str]) -> str:
 
 
 @click.command()
-@click.option("--moved", is_flag=True, help="It was moved here, and no manager runs on it elsewhere any more.")
-@click.option("--own", is_flag=True, help="It is a copy: give it a name of its own.")
+@click.option("--moved", is_flag=True, help="It was moved here; no other manager uses the original.")
+@click.option("--own", is_flag=True, help="It is a copy: give it a new name.")
 @data_directory_option
 def identity(*, moved: bool, own: bool, data_dir: str | None) -> None:
-    """Show or settle the data directory's name on other machines.
+    """Show or change the data directory's name.
 
-    Machines take jobs of one data directory under a name. --moved: the directory was moved and keeps its trials there.
-    --own: it is a copy, which gets another name and other folders; the trials stay with the original.
+    Other machines know each data directory by a name. --moved: the directory was moved, and still owns its trials.
+    --own: it is a copy, which gets a new name and new folders; the trials belong to the original.
     """
     from nni_manager.app import identity as names
 
     directory = resolve_data_directory(data_dir)
     if moved and own:
-        raise InvalidInput("--moved and --own say different things; give one of them")
+        raise InvalidInput("--moved and --own exclude each other; give one of them")
     if names.known(directory) == names.NOBODY:
-        raise InvalidInput(f"{directory} has no name yet: no daemon has used it")
+        raise InvalidInput(f"{directory} has no name yet, because no daemon has used it; start one first")
     if moved and names.is_lost(directory):
         _restore_lost(directory)
     elif moved:
         names.claim(directory)
-        echo(f"{names.known(directory)} is in {directory} from now on; machines are asked again within minutes, or")
-        echo("at once by `nnictl resume ID`.")
+        echo(
+            f"{names.known(directory)} is now in {directory}. The daemon connects to machines again within minutes, or"
+        )
+        echo("at once with `nnictl resume ID`.")
     elif own:
         _separate(directory)
     else:
@@ -199,11 +199,13 @@ def _require_no_daemon(directory: Path) -> None:
     from nni_manager.client.data_directory import is_taken
 
     if is_taken(directory):
-        raise Conflict(f"the daemon of {directory} runs; end it first with `nni-manager stop`, trials go on")
+        raise Conflict(
+            f"the daemon of {directory} is running; end it first with `nni-manager stop` (trials keep running)"
+        )
 
 
 def _restore_lost(directory: Path) -> None:
-    """Gives the directory the name again that its experiments have."""
+    """Restore the directory's name from its experiments."""
     from nni_manager.app import identity as names
     from nni_manager.app import index_file
 
@@ -212,11 +214,11 @@ def _restore_lost(directory: Path) -> None:
     found = sorted(index_file.owners(directory) - {present})
     if len(found) > 1:
         raise InvalidInput(
-            f"the experiments in {directory} name several managers: {', '.join(found)}. Move those of other managers"
-            " away, or give this directory a new name with --own"
+            f"the experiments in {directory} belong to several managers: {', '.join(found)}. Move those of other"
+            " managers away, or give this directory a new name with --own"
         )
     names.claim(directory, *(found or [present]))
-    echo(f"{names.known(directory)} is the name of {directory} again. Start the daemon: its experiments go on.")
+    echo(f"{names.known(directory)} is the name of {directory} again. Start the daemon to continue its experiments.")
 
 
 def _separate(directory: Path) -> None:
@@ -226,4 +228,4 @@ def _separate(directory: Path) -> None:
     _require_no_daemon(directory)
     before = names.known(directory)
     lost = index_file.owners(directory) if names.is_lost(directory) else ()
-    echo(f"{names.separate(directory, lost)} is the name of {directory} from now on, not {before}.")
+    echo(f"The name of {directory} is now {names.separate(directory, lost)}, no longer {before}.")

@@ -1,7 +1,7 @@
-"""`nni-manager serve` (the daemon), and what other programs get of this installation.
+"""`nni-manager serve` (the daemon), and commands for other programs.
 
-`runner` is the program that runs trials in containers of a cluster, `stand-in-path` the substitute for NNI's SDK,
-`nni-hook` the shell code with which NNI's own launchers start experiments on our daemon.
+`runner` writes the program that runs trials in containers of a cluster, `stand-in-path` prints the folder of the
+substitute for NNI's SDK, `nni-hook` the shell code that lets NNI's launchers start experiments on this daemon.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from nni_manager.programs import hook
 
 @click.command("nni-hook")
 def nni_hook() -> None:
-    """Print shell code that has NNI start experiments here. NNI's own nnictl and Python programs then use this daemon.
+    """Print shell code that makes NNI's programs use this daemon.
 
-    For a shell of the environment that has NNI: eval "$(nni-manager nni-hook)"
+    These are its nnictl and Python programs. In a shell of the environment that has NNI, run:
+    eval "$(nni-manager nni-hook)"
     """
     folder = Path(hook.__file__).parent / "path"
     node = folder / "nni_node" / "node"
     if not os.access(node, os.X_OK):
-        raise NniManagerError(f"{node} may not be executed: make it so (`chmod +x`), or install nni-manager anew")
+        raise NniManagerError(f"{node} is not executable; run `chmod +x` on it, or reinstall nni-manager")
     echo(f'export PYTHONPATH={shlex.quote(str(folder))}"${{PYTHONPATH:+:$PYTHONPATH}}"')
     echo(f"export NNI_NODE_PYTHON={shlex.quote(sys.executable)}")
 
 
 @click.group()
 def runner() -> None:
-    """The program that runs trials inside a cluster's containers."""
+    """Build the program that runs trials in a cluster's containers."""
 
 
 @runner.command()
@@ -53,7 +54,7 @@ def runner() -> None:
     help="File to write.",
 )
 def build(output: Path) -> None:
-    """Write the trial runner as one file. It needs Python 3.7 or newer and nothing else."""
+    """Write the trial runner as one file. It needs only Python 3.7 or newer."""
     from nni_manager.platform_kit.payload import runner_archive
 
     data = runner_archive()
@@ -67,7 +68,7 @@ def build(output: Path) -> None:
 
 @click.command("stand-in-path")
 def stand_in_path() -> None:
-    """Print the folder of the stand-in for NNI's SDK. With it on PYTHONPATH, a trial's program runs by itself."""
+    """Print the folder of the substitute for NNI's SDK. With it on PYTHONPATH, trial code also runs outside a trial."""
     from nni_manager.platform_kit.payload import STAND_IN
 
     echo(STAND_IN)
@@ -83,38 +84,40 @@ LOG_LEVELS = ("fatal", "error", "warning", "info", "debug", "trace")
 @data_directory_option
 @click.option("--host", metavar="ADDRESS", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="TCP port; 0: any free one.  [default: 8080]")
-@click.option("--trial-host", metavar="ADDRESS", help="Address that trials elsewhere report to.  [default: all]")
 @click.option(
-    "--trial-port", type=click.IntRange(0, 65535), help="TCP port that they report to; 0: --port + 1.  [default: 0]"
+    "--trial-host", metavar="ADDRESS", help="Address to which trials on other machines report.  [default: all]"
+)
+@click.option(
+    "--trial-port", type=click.IntRange(0, 65535), help="TCP port for these reports; 0: --port + 1.  [default: 0]"
 )
 @click.option(
     "--no-listen",
     is_flag=True,
-    help="No TCP port at all: neither for clients nor for trials that run elsewhere.",
+    help="Open no TCP port, neither for clients nor for trials on other machines.",
 )
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
-    help="File that holds the token clients must show; or set NNI_MANAGER_TOKEN.",
+    help="File with the token that clients must send; or set NNI_MANAGER_TOKEN.",
 )
 @click.option(
     "--read-token-file",
     type=click.Path(path_type=Path),
-    help="File that holds a token to read with, for clients that must change nothing; or set NNI_MANAGER_READ_TOKEN.",
+    help="File with a token for clients that may only read; or set NNI_MANAGER_READ_TOKEN.",
 )
 @click.option(
     "--allow-local-users",
     metavar="NAMES",
-    help="Other users of this machine that need no token where none is set: names with commas, or `true`.",
+    help="Other users of this machine admitted while no token is set: comma-separated names, or `true`.",
 )
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen on other addresses than this machine's without a token, or with one that can be guessed.",
+    help="Listen on other addresses than 127.0.0.1 without a token, or with a weak one.",
 )
-@click.option("--auto", is_flag=True, help="End once no experiment is open; no port for the page.")
-@click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Say `ready` or `error: …` on descriptor N.")
-@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="How much is told on standard error.")
+@click.option("--auto", is_flag=True, help="End when no experiment is open; open no port for the page.")
+@click.option("--ready-fd", type=click.IntRange(3), metavar="N", help="Write `ready` or `error: …` to descriptor N.")
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log level on standard error.")
 def serve(
     *,
     no_listen: bool,
@@ -125,7 +128,7 @@ def serve(
     ready_fd: int | None,
     **settings: object,
 ) -> None:
-    """Run the daemon until it is told to end. Trials go on without it and are found again by the next one."""
+    """Run the daemon until it is stopped. Trials keep running without it, and the next daemon continues them."""
     from nni_manager.app.listening import reserves
 
     reserves.fill_standard_streams()
@@ -145,13 +148,13 @@ def serve(
             tell(str(error))
             raise
         except Exception:
-            log.exception("the daemon ended on a fault", extra={"action": "fault"})
+            log.exception("the daemon ended because of a bug", extra={"action": "fault"})
             raise
     sys.exit(code)
 
 
 def _serve(settings: dict[str, object], **listeners: Any) -> int:
-    gc.disable()  # until all is built: collecting garbage during the imports is a sixth of the start
+    gc.disable()  # until all is built: garbage collection during the imports takes a sixth of the start time
     from nni_manager.app import serve as app
     from nni_manager.config import settings as configured
 
@@ -171,11 +174,11 @@ def _allowed(text: object) -> object:
 
 @contextmanager
 def _waiting(ready_fd: int | None) -> Iterator[Callable[[str], None]]:
-    """A function that writes an error sentence to `ready_fd`; after the daemon is ready it writes nothing."""
+    """A function that writes an error message to `ready_fd`, but not after the daemon is ready."""
     if ready_fd is None:
         yield lambda sentence: None
         return
-    # a duplicate: the daemon closes `ready_fd`, and its number may then be another file's
+    # a duplicate: the daemon closes `ready_fd`, and another file may then get its number
     own = _duplicate(ready_fd)
     try:
         yield lambda sentence: _tell(own, sentence)
@@ -187,7 +190,7 @@ def _duplicate(descriptor: int) -> int:
     try:
         return os.dup(descriptor)
     except OSError:
-        raise InvalidInput(f"--ready-fd {descriptor}: no such descriptor is open; leave the option out") from None
+        raise InvalidInput(f"--ready-fd {descriptor}: this descriptor is not open; remove the option") from None
 
 
 def _tell(descriptor: int, sentence: str) -> None:

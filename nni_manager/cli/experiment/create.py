@@ -1,4 +1,4 @@
-"""`nnictl create`, `resume` and `view`, which open an experiment; `plan`: where its first trials would go."""
+"""`nnictl create`, `resume` and `view` open an experiment; `plan` shows where its first trials would run."""
 
 from __future__ import annotations
 
@@ -33,23 +33,25 @@ from nni_manager.programs.request import Source, prepare, secrets_of_experiment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_foreground = click.option("--foreground", "-f", is_flag=True, help="Show progress until the experiment is over.")
+_foreground = click.option("--foreground", "-f", is_flag=True, help="Show progress until the experiment ends.")
 _nni_output = click.option("--nni-output", is_flag=True, help="Add NNI's lines.  [default: not on a terminal]")
-_debug = click.option("--debug", "-d", is_flag=True, help="As if the experiment file said `debug: true`.")
-_url_prefix = click.option("--url_prefix", "--url-prefix", "-u", metavar="PATH", help="What stands before every path.")
+_debug = click.option("--debug", "-d", is_flag=True, help="Run as if the experiment file set `debug: true`.")
+_url_prefix = click.option(
+    "--url_prefix", "--url-prefix", "-u", metavar="PATH", help="Prefix of every path of the page."
+)
 _directory = click.option(
     "--experiment_dir",
     "--experiment-dir",
     "-e",
     metavar="FOLDER",
-    help="The folder that holds the experiment's folder, where it was moved or copied to.",
+    help="Parent folder of the experiment's folder, if it was moved or copied.",
 )
 
 
 def _port(function: Function) -> Function:
     text = (
-        "A port of its own: its page, and NNI's API; 0: any free one.  [default where no service is: $NNI_MANAGER_PORT,"
-        " else 8080, or the next free one]"
+        "Port of the experiment, for its page and NNI's API; 0: any free port.  [default without a service:"
+        " $NNI_MANAGER_PORT, else 8080, or the next free port]"
     )
     return click.option("--port", "-p", type=click.IntRange(0, 65535), help=text)(function)
 
@@ -74,7 +76,7 @@ def create(
     nni_output: bool,
     tuner_python: str,
 ) -> None:
-    """Start an experiment. The daemon is started too when none runs."""
+    """Start an experiment, and the daemon if none runs."""
     client, experiment = sent(connect, config, program(tuner_python))
     with held_interrupts("started") as held:
         id_ = _made(client, endpoint=endpoints.wish(current(), port, url_prefix), debug=debug, **experiment)
@@ -83,7 +85,7 @@ def create(
 
 
 def _made(client: ManagerClient, **experiment: Any) -> str:
-    """The new experiment's id. Raises what `ManagerClient.create` raises."""
+    """The new experiment's id. Raises the exceptions of `ManagerClient.create`."""
     from nni_manager.client.connection import NobodyListens, Unreachable
 
     try:
@@ -92,7 +94,7 @@ def _made(client: ManagerClient, **experiment: Any) -> str:
         raise
     except Unreachable as error:
         raise NniManagerError(
-            f"{error} It may have started: see `nnictl experiment list` before you try again"
+            f"{error} The experiment may have started; run `nnictl experiment list` before you try again"
         ) from None
 
 
@@ -105,7 +107,9 @@ def _made(client: ManagerClient, **experiment: Any) -> str:
 @_nni_output
 @_directory
 @secret_option
-@click.option("--no-secrets", is_flag=True, help="Send no secrets: a manager elsewhere keeps those that it has.")
+@click.option(
+    "--no-secrets", is_flag=True, help="Send no secrets: a manager on another machine keeps those that it has."
+)
 def resume(
     connect: Connect,
     *,
@@ -125,7 +129,7 @@ def resume(
     if not experiment_dir and not no_secrets:
         allow = allowed_secrets(secrets, ", or --no-secrets to keep those that it has")
         sent_secrets = secrets_of_experiment(client, id_, os.environ, allow)
-    # in the background it is left alone: one on hold may have trials that run
+    # without --foreground, Ctrl-C does not stop it: an experiment on hold may have running trials
     nothing: AbstractContextManager[list[int]] = nullcontext([])
     with held_interrupts("gone on") if foreground else nothing as held:
         client.resume(
@@ -148,7 +152,7 @@ def resume(
 @_nni_output
 @_directory
 def view(connect: Connect, *, id: str, port: int | None, nni_output: bool, experiment_dir: str | None) -> None:
-    """Open a stopped experiment for reading. `nnictl stop` ends that."""
+    """Open a stopped experiment for reading. `nnictl stop` closes it again."""
     client = connect()
     id_ = id if experiment_dir else selection.choose(client, id)
     client.view(id_, endpoint=endpoints.wish(current(), port), working_directory=_absolute(experiment_dir))
@@ -157,7 +161,7 @@ def view(connect: Connect, *, id: str, port: int | None, nni_output: bool, exper
 
 
 def sent(connect: Connect, file: str, python: str) -> tuple[ManagerClient, dict[str, Any]]:
-    """(client of the daemon, fields of its request to make the experiment). `python`: as in `Source`."""
+    """(client of the daemon, fields of the request to create the experiment). `python`: as in `Source`."""
     from nni_manager.config.reading.source import read_text
 
     path = Path(os.path.abspath(os.path.expanduser(file)))
@@ -176,14 +180,14 @@ def _go_on(connect: Connect, id: str, interrupts: list[int], *, foreground: bool
 
 
 def _tell(client: ManagerClient, id: str, what: str, *, nni_output: bool) -> None:
-    """Prints the outcome for an experiment in three lines: name and id, page, logs; its warnings go to stderr.
+    """Print three lines about an experiment: name and id, page, logs. Warnings go to stderr.
 
-    The lines of NNI follow with `nni_output`, and where a program reads them.
+    NNI's lines follow with `nni_output`, or if a program reads the output.
     """
     found = client.experiment(id)
     page = endpoints.page(found, client, current())
     name = f" ({found['name']})" if found["name"] else ""
-    without = f"none: the daemon listens on no port; `nnictl resume {id} --port 8080{same_daemon()}` opens one"
+    without = f"none, because the daemon listens on no port; `nnictl resume {id} --port 8080{same_daemon()}` opens one"
     echo(f"Experiment {id}{name} {what}.")
     echo(facts({"Page": page or without, "Logs": found["logPath"]}))
     if nni_output or not is_terminal():
@@ -192,12 +196,12 @@ def _tell(client: ManagerClient, id: str, what: str, *, nni_output: bool) -> Non
 
 
 def is_terminal() -> bool:
-    """Whether a person reads what is printed."""
+    """Whether the output goes to a terminal."""
     return sys.stdout.isatty()
 
 
 def _as_nni(id: str, page: str) -> str:
-    """The lines that NNI 2 and NNI 3 print, for scripts that look for an id and an address in them."""
+    """The lines of NNI 2 and NNI 3 with id and address, for scripts that search for them."""
     lines = [f"The experiment id is {id}", f"Experiment ID: {id}"]
     if address := page.rstrip("/"):
         lines += [f"The Web UI urls are: {address}", f"Web portal URLs: {address}"]
@@ -220,12 +224,12 @@ _COMMANDS = {
 
 
 def more_trials(state: Mapping[str, Any]) -> str:
-    """Why an experiment makes no more trials, with a command that changes each reason; empty while it makes more."""
+    """Why an experiment creates no more trials, with a command for each reason; empty while it does."""
     reason, id_ = state.get("noMoreTrials") or "", state["id"]
     commands = [
         f"`nnictl update {text.format(id_)}{same_daemon()}`" for what, text in _COMMANDS.items() if what in reason
     ]
-    return f"it makes no more trials: {reason}; for more, {' and '.join(commands)}" if reason else ""
+    return f"it creates no more trials: {reason}; for more, run {' and '.join(commands)}" if reason else ""
 
 
 @click.command()
@@ -233,7 +237,10 @@ def more_trials(state: Mapping[str, Any]) -> str:
 @click.option("--config", "-c", required=True, metavar="FILE", help="The experiment file, YAML or JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(connect: Connect, *, config: str, as_json: bool) -> None:
-    """Say where the first trials of an experiment would go now. It is said why not elsewhere; nothing is started."""
+    """Show where first trials would run, and why not elsewhere.
+
+    Starts nothing.
+    """
     client, experiment = sent(connect, config, "")
     services = client.plan(**experiment)
     if as_json:
@@ -245,9 +252,9 @@ def plan(connect: Connect, *, config: str, as_json: bool) -> None:
 def _lines(service: dict[str, Any]) -> list[str]:
     name, trials, places = service["service"], service["trials"], service["places"]
     if service["trouble"]:
-        return [f"{name}: cannot be asked: {service['trouble']}"]
+        return [f"{name}: cannot be reached: {service['trouble']}"]
     if places is None:
-        return [f"{name}: decides itself where trials run"]
+        return [f"{name}: the service decides where trials run"]
     now = f"{len(places)} of the first {trials} trials would start now" if trials > 1 else _only(places)
     return [
         f"{name}: {now}",

@@ -39,23 +39,27 @@ _KINDS = ["json", "csv"]
 @to_read
 @selection.id_argument
 @click.option(
-    "--type", "-t", "kind", type=click.Choice(_KINDS), help="Form of the file.  [default: the ending of its name]"
+    "--type",
+    "-t",
+    "kind",
+    type=click.Choice(_KINDS),
+    help="Format of the file.  [default: from the ending of its name]",
 )
 @click.option(
     "--filename", "-f", required=True, type=click.Path(path_type=Path), help="File to write; -: standard output."
 )
-@click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Intermediate results too.")
+@click.option("--intermediate", "-i", "with_intermediates", is_flag=True, help="Include intermediate results.")
 def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path, with_intermediates: bool) -> None:
     """Write parameters, results, status and times of all trials.
 
     JSON: a list of {parameter, value, trialJobId, sequenceId, status, startedMs, endedMs}; `experiment import` reads
-    it. value is the final result: null where there is none, JSON text where it is a text or holds NaN or Infinity;
-    times are milliseconds since the epoch. CSV: a column for each parameter, then `reward`, or a column for each entry
-    of a result that is a dictionary, then the other fields. With --intermediate, a field `intermediate` holds all that
-    a trial reported: its intermediate results and, last, the final one. Of an experiment with objectives, a field
-    `pareto` says whether the trial is in the Pareto set.
+    it. value is the final result, or null; a text, or a result with NaN or Infinity, is JSON text. Times are
+    milliseconds since the epoch. CSV: a column for each parameter, then `reward`, or a column for each entry of a
+    result that is a dictionary, then the other fields. With --intermediate, the field `intermediate` holds all results
+    of a trial: the intermediate ones and, last, the final one. With objectives, the field `pareto` says whether the
+    trial is in the Pareto set.
     """
-    import tempfile  # 6 ms, which `--help` need not pay
+    import tempfile  # takes 6 ms, which `--help` saves
 
     form = kind or _form_of(filename)
     client, id_ = selection.reach(connect, id)
@@ -65,7 +69,7 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
         count = _spool(_trials(client, id_, without_result), spool)
         intermediates = _intermediates(client, id_) if with_intermediates else None
         (_write_json if form == "json" else _write_csv)(file, _Spooled(spool, intermediates, best))
-    # not into the stream that gets the results
+    # not to the stream that gets the results
     echo(f"Experiment {id_}: {count} trials are in {filename}.", err=_stream_of(filename) == 1)
     if without_result:
         example = f"trial {without_result[0]['id']}: {without_result[0]['message']}"
@@ -73,19 +77,20 @@ def export(connect: Connect, *, id: str | None, kind: str | None, filename: Path
 
 
 def _form_of(filename: Path) -> str:
-    """The form of the file, ``json`` or ``csv``, by the ending of its name. Raises UsageError."""
+    """The format of the file, ``json`` or ``csv``, from the ending of its name. Raises UsageError."""
     ending = filename.suffix.lower().removeprefix(".")
     if ending not in _KINDS:
         raise click.UsageError(
-            f"give --type json or --type csv, or a file whose name ends so: {filename}", click.get_current_context()
+            f"the name of {filename} ends neither with .json nor with .csv; give --type json or --type csv",
+            click.get_current_context(),
         )
     return ending
 
 
 def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Iterator[Record]:
-    """The trials of an experiment, each once, although new ones may shift the pages.
+    """The trials of an experiment, each once, even if new ones shift the pages.
 
-    Those that succeeded without a final result are also appended to `without_result`.
+    Successful trials without a final result are also appended to `without_result`.
     """
     seen = set()
     for trial in client.all_trials(id):
@@ -98,14 +103,14 @@ def _trials(client: ManagerClient, id: str, without_result: list[Record]) -> Ite
 
 
 def _pareto_set(client: ManagerClient, id: str) -> frozenset[str] | None:
-    """The ids of the trials in the Pareto set; None: the experiment has no objectives."""
+    """The ids of the trials in the Pareto set; None without objectives."""
     if not client.experiment(id).get("objectives"):
         return None
     return frozenset(result[_TRIAL] for result in client.export(id) if result.get(_PARETO))
 
 
 def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
-    """Writes a line of JSON for each trial into `spool`; returns the number of trials."""
+    """Write a line of JSON for each trial to `spool`; return the number of trials."""
     count = 0
     for trial in trials:
         kept = {name: trial[name] for name in ("id", "attempt", "parameters", "finalResult", *FACTS)}
@@ -115,9 +120,9 @@ def _spool(trials: Iterable[Record], spool: IO[str]) -> int:
 
 
 def _intermediates(client: ManagerClient, id: str) -> Intermediates:
-    """All results that trials of the experiment reported, for the field `intermediate`.
+    """All reported results of the experiment's trials, for the field `intermediate`.
 
-    Read after the trials, so that the results of a trial that ended are complete.
+    Called after the trials are read, so that the results of finished trials are complete.
     """
     found: Intermediates = {}
     after = 0
@@ -129,7 +134,7 @@ def _intermediates(client: ManagerClient, id: str) -> Intermediates:
 
 
 class _Spooled:
-    """The records of an export: NNI's fields and ours, with `pareto` and `intermediate` where there are such."""
+    """The records of an export: NNI's fields and ours, with `pareto` and `intermediate` if they apply."""
 
     def __init__(self, spool: IO[str], intermediates: Intermediates | None, best: frozenset[str] | None) -> None:
         self._spool = spool
@@ -157,7 +162,7 @@ class _Spooled:
 
 
 def _value(text: str | None) -> object:
-    """A result as a JSON value; a text, or a result with NaN or Infinity, stays the JSON text that was reported."""
+    """A result as a JSON value; a text, or a result with NaN or Infinity, stays JSON text as reported."""
     if text is None:
         return None
     value = json.loads(text)
@@ -189,7 +194,7 @@ def _write_csv(file: IO[str], records: _Spooled) -> None:
 
 
 def _columns(records: Iterable[Record]) -> list[str]:
-    """The names of the CSV's columns: parameters first, then results, each in the order of their first appearance."""
+    """The names of the CSV's columns: parameters, then results, each in order of first appearance."""
     parameters: dict[str, None] = {}
     results: dict[str, None] = {}
     for record in records:
@@ -219,7 +224,7 @@ def _cell(value: object) -> object:
 
 @contextmanager
 def written(path: Path, option: str = "--filename") -> Iterator[IO[str]]:
-    """The file at `path`, opened to be written. Raises ClickException."""
+    """The file at `path`, opened for writing. Raises ClickException."""
     try:
         with _to_be_written(path) as file:
             yield file
@@ -232,12 +237,12 @@ def _to_be_written(path: Path) -> AbstractContextManager[IO[str]]:
     descriptor = _stream_of(path)
     if descriptor is not None:
         return _opened_stream(descriptor)
-    # a pipe or a device, a link to one included, cannot be replaced
+    # a pipe or a device, or a link to one, cannot be replaced
     return _opened(path) if path.exists() and not path.is_file() else _replacing(Path(os.path.realpath(path)))
 
 
 def _stream_of(path: Path) -> int | None:
-    """Descriptor, 1 or 2, of the standard stream that `path` names; its earlier content must stay. None: neither."""
+    """Descriptor, 1 or 2, of the standard stream that `path` names, whose earlier content must be kept; else None."""
     if str(path) == "-":
         return 1
     with suppress(OSError):
@@ -251,7 +256,7 @@ def _stream_of(path: Path) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[str]]:
-    """A file beside `path` that takes its place once it is whole, and keeps its permissions."""
+    """A file next to `path` that replaces it when complete, with the same permissions."""
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -265,14 +270,14 @@ def _replacing(path: Path) -> Iterator[IO[str]]:
 
 
 def _opened_stream(descriptor: int) -> IO[str]:
-    """The standard stream, opened for writing after its present content. Raises OSError."""
-    if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and its number is another file's now
+    """The standard stream, opened for appending. Raises OSError."""
+    if (sys.__stdout__, sys.__stderr__)[descriptor - 1] is None:  # it was closed, and another file has its number now
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return open(os.dup(descriptor), "w", encoding="utf-8", errors="backslashreplace", newline="")
 
 
 def _opened(path: Path, mode: int = 0o666) -> IO[str]:
-    """The file at `path`, opened to be written; `mode` is used if it is created.
+    """The file at `path`, opened for writing; `mode`: for a new file.
 
     A lone surrogate is written as an escape, as in JSON.
     """
@@ -299,10 +304,10 @@ def _opened(path: Path, mode: int = 0o666) -> IO[str]:
 def report(connect: Connect, *, id: str | None, output: Path | None) -> None:
     """Write one HTML file about an experiment. It opens without a network and can be sent by mail.
 
-    It has the charts, best trials, failures, counts, search space and config (secrets are masked), and what is needed
-    to repeat it: commit and uncommitted changes of the code, packages, seed, machine. Look at the changes before you
-    send it: what looks like a secret is masked, and not every secret looks like one. Of many trials charts draw a
-    sample; a file has about 2.3 MB, and 5 MB at most.
+    It has the charts, best trials, failures, counts, search space, config (secrets are masked), and the facts to repeat
+    the experiment: commit and uncommitted changes of the code, packages, seed, machine. Look at the changes before you
+    send it: text that looks like a secret is masked, but not every secret looks like one. With many trials, charts
+    draw a sample. A file has about 2.3 MB, at most 5 MB.
     """
     client, id_ = selection.reach(connect, id)
     html = client.report(id_)

@@ -1,4 +1,4 @@
-"""`nnictl experiment import`: results from elsewhere, for the tuner."""
+"""`nnictl experiment import`: passes results of other experiments to the tuner."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nni_manager.domain.errors import InvalidInput
 from nni_manager.domain.text import require_finite, require_text
 from nni_manager.domain.trial_status import TrialStatus
 
-#: The parameter in which Hyperband and BOHB tell a trial its budget.
+#: Parameter with a trial's budget from Hyperband or BOHB.
 _BUDGET = "TRIAL_BUDGET"
-#: Bytes of JSON per request; the API's limit is 8 MB.
+#: Maximum size of a request, in bytes of JSON; the API's limit is 8 MB.
 _BATCH_BYTES = 4_000_000
 
 
@@ -27,21 +27,23 @@ _BATCH_BYTES = 4_000_000
 @selection.id_argument
 @click.option("--filename", "-f", required=True, metavar="FILE", help='JSON: [{"parameter": {…}, "value": …}, …]')
 def import_results(connect: Connect, *, id: str | None, filename: str) -> None:
-    """Tell the tuner results from elsewhere. What `experiment export` wrote as JSON can be imported as it is: of trials
-    that succeeded with a finite result."""
+    """Pass results of other experiments to the tuner.
+
+    FILE may be a JSON file of `experiment export`: its successful trials with a finite result are imported.
+    """
     read = _read(filename)
     found = [_entry(entry, number) for number, entry in enumerate(read) if not _is_without_result(entry)]
     entries = [entry for entry in found if entry is not None]
     if not entries:
-        raise InvalidInput(f"--filename {filename}: none of its {len(read)} trials succeeded with a finite result")
+        raise InvalidInput(f"--filename {filename}: not one of its {len(read)} trials succeeded with a finite result")
     client, id_ = selection.reach(connect, id)
     for batch in _batches(entries):
         client.import_data(id_, batch)
     warn(_unknown_parameters(entries, client.experiment(id_)["config"].get("searchSpace")))
     count = "1 result" if len(entries) == 1 else f"{len(entries)} results"
     left = len(read) - len(entries)
-    more = f" Left out, as they did not succeed with a finite result: {left}." if left else ""
-    echo(f"Experiment {id_}: the tuner is told {count}.{more}")
+    more = f" Left out, without success or a finite result: {left}." if left else ""
+    echo(f"Experiment {id_}: the tuner gets {count}.{more}")
 
 
 def _read(file: str) -> list[Any]:
@@ -65,20 +67,22 @@ def _is_without_result(entry: Any) -> bool:
 
 
 def _entry(entry: Any, number: int) -> dict[str, Any] | None:
-    """An entry for the API: a value that is JSON text, as in an export, is parsed; None: its value is not finite.
-    Raises InvalidInput."""
+    """An entry for the API, or None if its value is not finite. Raises InvalidInput.
+
+    JSON text, as in an export, is parsed.
+    """
     if not isinstance(entry, dict) or not isinstance(entry.get("parameter"), dict) or "value" not in entry:
         raise InvalidInput(f"--filename: entry {number} must be a mapping of parameter (a mapping) and value")
-    used = {name: one for name, one in entry.items() if name not in (*FACTS, "value")}  # the others of an export
+    used = {name: one for name, one in entry.items() if name not in (*FACTS, "value")}  # the other fields of an export
     require_finite(f"--filename: entry {number}", used)
     require_text(f"--filename: entry {number}", entry)
     try:
         value = json.loads(entry["value"]) if isinstance(entry["value"], str) else entry["value"]
     except ValueError:
-        raise InvalidInput(f"--filename: entry {number}: value is text and no JSON; give a number") from None
+        raise InvalidInput(f"--filename: entry {number}: value is text, but not JSON; give a number") from None
     if not _is_finite(value):
         return None
-    return {**used, "value": entry["value"] if isinstance(value, str) else value}  # a text stays JSON text
+    return {**used, "value": entry["value"] if isinstance(value, str) else value}  # the API takes a text as JSON text
 
 
 def _is_finite(value: object) -> bool:
@@ -90,7 +94,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _unknown_parameters(entries: Sequence[Mapping[str, Any]], search_space: object) -> Iterator[str]:
-    """The warning, if any, that entries have parameters outside the search space, which a tuner cannot use."""
+    """The warning, if any, about parameters outside the search space, which a tuner cannot use."""
     known = search_space if isinstance(search_space, dict) else {}
     names = (*known, _BUDGET)
     unknown = {name: None for entry in entries for name in entry["parameter"] if known and name not in names}

@@ -40,21 +40,21 @@ def experiment() -> None:
 not_here.add_to(experiment, not_here.INSTEAD_OF_EXPERIMENT)
 
 
-#: The status in lists of an experiment that waits for a person.
+#: The status in lists of an experiment on hold.
 _ON_HOLD = "ON HOLD"
-#: Most characters of a problem in the list; `status` shows all of it.
+#: Maximum length of a problem in the list; `status` shows all of it.
 _PROBLEM_LENGTH = 100
 _STATUSES = [*(status.value for status in ExperimentStatus), _ON_HOLD.replace(" ", "_")]
 
 
 @experiment.command("list")
 @to_read
-@click.option("--all", "-a", "everything", is_flag=True, help="Closed ones too.")
+@click.option("--all", "-a", "everything", is_flag=True, help="Include closed ones.")
 @click.option(
     "--status",
     type=click.Choice(_STATUSES, case_sensitive=False),
     metavar="STATUS",
-    help=f"Only those that are shown with this status, closed ones too: {', '.join(_STATUSES)}.",
+    help=f"Only those with this status, including closed ones: {', '.join(_STATUSES)}.",
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the N newest.")
 @json_option
@@ -69,16 +69,16 @@ def list_experiments(
     found = found[-limit:] if limit else found
     if known:
         client = connect()
-        with suppress(NniManagerError):  # the disk does not answer, or the manager is of an earlier version
+        with suppress(NniManagerError):  # the disk does not respond, or the manager has an earlier version
             warn(filter(None, [client.disk()["warning"]]))
     if as_json:
         echo_json(found)
     elif found:
         echo(output.layout(_columns(), map(_row, found), output.terminal_width()).text)
     elif status:
-        echo(f"No experiment is {wanted}.")
+        echo(f"No experiment has the status {wanted}.")
     else:
-        echo("There is no experiment." if everything else "No experiment is open; --all lists closed ones too.")
+        echo("There are no experiments." if everything else "No experiment is open; --all lists closed ones too.")
 
 
 def _known(connect: Connect) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ _STATUS_FIELDS = ("id", "status", "endedAs", "hold", "errors", "waitsFor", "warn
 @selection.id_argument
 @json_option
 def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
-    """Show the state of an experiment and, if it does not go on, why."""
+    """Show the state of an experiment and why it does not continue."""
     client = connect()
     found = client.experiment(selection.choose(client, id))
     if as_json:
@@ -149,7 +149,10 @@ def status(connect: Connect, *, id: str | None, as_json: bool) -> None:
 @click.option("--all", "everything", is_flag=True, help="Every stopped experiment.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: bool) -> None:
-    """Remove stopped experiments and their folders. All that begin with ab: ab*."""
+    """Remove stopped experiments and their folders.
+
+    ab*: all whose id begins with ab.
+    """
     if everything == bool(ids):
         raise click.UsageError("give the IDs of stopped experiments, or --all", click.get_current_context())
     client = connect()
@@ -169,10 +172,10 @@ def delete(connect: Connect, *, ids: tuple[str, ...], everything: bool, yes: boo
 
 def _question(client: ManagerClient, ids: Sequence[str]) -> str:
     if len(ids) == 1:
-        # from the list: it has the folder even of an experiment that cannot be read
+        # from the list, which has the folder even of an unreadable experiment
         folders = {one["id"]: one["logPath"] for one in client.experiments()}
-        return f"Remove experiment {ids[0]} and all that is in {folders.get(ids[0], 'its folder')}?"
-    return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and all that is in their folders?"
+        return f"Remove experiment {ids[0]} and everything in {folders.get(ids[0], 'its folder')}?"
+    return f"Remove {len(ids)} experiments ({selection.listing(ids)}) and everything in their folders?"
 
 
 def _row(experiment: dict[str, Any]) -> Row:
@@ -191,7 +194,7 @@ def _row(experiment: dict[str, Any]) -> Row:
 
 
 def _trials(experiment: dict[str, Any]) -> str:
-    """Trials that have ended, "of" the limit if there is one; empty where the manager does not know."""
+    """The number of finished trials, "of" the limit if there is one; empty if the manager does not know."""
     counts, total = experiment.get("counts"), experiment.get("maxTrialNumber")
     if counts is None:
         return ""
@@ -200,8 +203,10 @@ def _trials(experiment: dict[str, Any]) -> str:
 
 
 def shown_status(experiment: dict[str, Any]) -> str:
-    """The displayed status of an experiment: ``ON HOLD`` for an active one that waits for a person, ``DONE (closed)``
-    for one that was stopped after it was done."""
+    """The displayed status of an experiment.
+
+    ``ON HOLD``: active, but waits for a user; ``DONE (closed)``: stopped after it was done.
+    """
     is_held = experiment["hold"] and ExperimentStatus(experiment["status"]).is_active
     return _ON_HOLD if is_held else closed_status(experiment["status"], experiment.get("endedAs"))
 
@@ -260,7 +265,7 @@ def _description(experiment: dict[str, Any]) -> dict[str, str]:
 
 
 def _environment(variables: int | None) -> str:
-    """How much of its creator's environment an experiment keeps; empty: it is closed, or they are not known."""
+    """The number of its creator's environment variables that an experiment keeps; empty if closed or unknown."""
     return "" if variables is None else f"{variables} variables of its creator; `callerEnvironment` selects them"
 
 
@@ -275,7 +280,7 @@ def _code(code: Mapping[str, Any]) -> str:
     if code["problem"]:
         return f"{code['directory']} ({code['problem']})"
     changes = [f"{len(code['diff'].splitlines())} lines of diff"] if code["diff"] else []
-    changes += [f"{len(code['untracked'])} files that git does not know"] if code["untracked"] else []
+    changes += [f"{len(code['untracked'])} untracked files"] if code["untracked"] else []
     branch = f" of {code['branch']}" if code["branch"] else ""
     return f"{code['directory']}, commit {code['commit'][:12]}{branch}, {' and '.join(changes) or 'nothing changed'}"
 
@@ -290,7 +295,7 @@ _PARTS = ("trials", "database", "checkpoints", "code")
 
 
 def disk_use(client: ManagerClient, id: str) -> dict[str, Any] | None:
-    """What an experiment takes, as the API tells it; None: not known."""
+    """The disk use of an experiment, as the API reports it; None if unknown."""
     try:
         return client.disk_use(id)
     except NniManagerError:
@@ -299,6 +304,8 @@ def disk_use(client: ManagerClient, id: str) -> dict[str, Any] | None:
 
 def _disk_facts(found: dict[str, Any] | None) -> dict[str, str]:
     if found is None:
-        return {"on disk": "not known: its folder is large, its disk does not answer, or the manager is an earlier one"}
+        return {
+            "on disk": "unknown: its folder is large, its disk does not respond, or the manager has an earlier version"
+        }
     named = ", ".join(f"{name} {size(found[name])}" for name in _PARTS if found[name])
     return {"on disk": f"{size(found['total'])} in {found['files']} files" + (f" ({named})" if named else "")}

@@ -1,6 +1,6 @@
-"""`nnictl experiment prune`: removes old stopped experiments, after a list of what goes.
+"""`nnictl experiment prune`: lists and removes old stopped experiments.
 
-Of those that are kept for their results, what cannot be compared stays.
+With --keep-best, experiments whose results cannot be compared are kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nni_manager.domain.formats import size
 from nni_manager.domain.metrics import OptimizeMode
 
 Experiment = dict[str, Any]
-#: Seconds for all sizes of a list; those that are not told within are left out.
+#: Time limit for all sizes of a list, in seconds; later ones are omitted.
 _SIZES_S = 30.0
 
 
@@ -41,21 +41,23 @@ def _age(context: click.Context, _: click.Parameter, text: str | None) -> float 
 
 @click.command()
 @connected
-@click.option("--older-than", metavar="AGE", callback=_age, help="Only those that ended so long ago: 30d, 12h.")
+@click.option(
+    "--older-than", metavar="AGE", callback=_age, help="Only those that ended at least this long ago: 30d, 12h."
+)
 @click.option(
     "--keep-best",
     type=click.IntRange(1),
     metavar="N",
-    help="Of those with the same name, the N with the best results stay, whatever their age; so does one without a"
-    " name, and one whose results the manager does not know.",
+    help="Keep the N with the best results of each name, whatever their age. Those without a name or with unknown"
+    " results are kept, too.",
 )
-@click.option("--archived", is_flag=True, help="Archived ones too.")
+@click.option("--archived", is_flag=True, help="Include archived ones.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, archived: bool, yes: bool) -> None:
-    """Remove old stopped experiments and their folders. What goes is listed first.
+    """Remove old stopped experiments and their folders. The command lists them first.
 
-    Experiments that are open, those that are DONE among them, are never touched: `nnictl stop` closes one. Archived
-    ones stay, too, unless --archived is given.
+    Open experiments are kept, also those that are DONE; `nnictl stop` closes one. Archived ones are kept, too, unless
+    --archived is given.
     """
     if older_than is None and keep_best is None:
         raise click.UsageError("give --older-than, --keep-best, or both", click.get_current_context())
@@ -65,12 +67,12 @@ def prune(connect: Connect, *, older_than: float | None, keep_best: int | None, 
     if keep_best is not None:
         _tell_kept(old(known, now_ms, older_than, archived=archived))
     if not found:
-        echo("No stopped experiment is to be removed.")
+        echo("No stopped experiments match; nothing is removed.")
         return
     sizes = _totals(client, [one["id"] for one in found])
     echo(output.layout(_COLUMNS, map(_row, found, sizes), output.terminal_width()).text)
     what = f"{len(found)} experiment{'s' if len(found) > 1 else ''}, {_total(sizes)}"
-    if not yes and not output.confirmed(f"Remove {what}, with all that is in their folders?"):
+    if not yes and not output.confirmed(f"Remove {what}, with everything in their folders?"):
         raise click.ClickException(f"nothing was removed; --yes removes {what} without a question")
     _remove(client.delete, found)
 
@@ -83,8 +85,10 @@ def chosen(
     *,
     archived: bool = False,
 ) -> list[Experiment]:
-    """The stopped experiments that are to go, oldest first. Those that are kept for their results are the best of all
-    with their name, open and archived ones included."""
+    """The stopped experiments to remove, oldest first.
+
+    The best of each name are kept; open and archived experiments compete, too.
+    """
     kept = kept_ids(experiments, keep_best) if keep_best is not None else frozenset()
     return [one for one in old(experiments, now_ms, older_than_s, archived=archived) if one["id"] not in kept]
 
@@ -92,7 +96,7 @@ def chosen(
 def old(
     experiments: Sequence[Experiment], now_ms: float, older_than_s: float | None, *, archived: bool
 ) -> list[Experiment]:
-    """The stopped experiments of that age, whatever their results; `archived`: archived ones too."""
+    """The stopped experiments of that age, regardless of results; `archived`: including archived ones."""
     shown = (one for one in experiments if archived or not one.get("archived"))
     return [one for one in shown if _is_old(one, now_ms, older_than_s)]
 
@@ -105,17 +109,17 @@ def _is_old(experiment: Experiment, now_ms: float, older_than_s: float | None) -
 
 
 def _tell_kept(candidates: Sequence[Experiment]) -> None:
-    """Says which stay although no result of them is the reason."""
+    """Print which experiments are kept for other reasons than their results."""
     unknown = [one["id"] for one in candidates if not is_known(one)]
     unnamed = [one["id"] for one in candidates if is_known(one) and not one["name"]]
     if unknown:
-        echo(f"Kept, as their results are not known: {selection.listing(unknown)}.")
+        echo(f"Kept, because their results are unknown: {selection.listing(unknown)}.")
     if unnamed:
-        echo(f"Kept, as there is no name to compare them by: {selection.listing(unnamed)}.")
+        echo(f"Kept, because they have no name: {selection.listing(unnamed)}.")
 
 
 def _totals(client: ManagerClient, ids: Iterable[str]) -> list[int | None]:
-    """Bytes of each experiment; None: not known."""
+    """Size of each experiment in bytes; None: unknown."""
     until_s, found = time.monotonic() + _SIZES_S, []
     for id_ in ids:
         told = disk_use(client, id_) if time.monotonic() < until_s else None
@@ -124,7 +128,7 @@ def _totals(client: ManagerClient, ids: Iterable[str]) -> list[int | None]:
 
 
 def _total(sizes: Sequence[int | None]) -> str:
-    """``3.4 MB``, and how many are not in it."""
+    """The sum, such as ``3.4 MB``, and the number of experiments of unknown size."""
     known = [one for one in sizes if one is not None]
     missing = len(sizes) - len(known)
     return size(sum(known)) + (f" and {missing} of unknown size" if missing else "")
@@ -153,7 +157,7 @@ def _row(experiment: Experiment, bytes: int | None) -> tuple[str, ...]:
 
 
 def _remove(delete: Callable[[str], None], found: Sequence[Experiment]) -> None:
-    """Removes one after the other; one that was resumed meanwhile, and so cannot be removed, keeps no other."""
+    """Remove the experiments one by one; continue after one that cannot be removed because it was resumed."""
     kept = []
     for one in found:
         try:
@@ -170,8 +174,10 @@ _Group = tuple[str, str | None, tuple[tuple[str, str], ...]]
 
 
 def kept_ids(experiments: Sequence[Experiment], count: int) -> frozenset[str]:
-    """Ids of the `count` best of each group, and of all without a name or with results that are not known. One without
-    a single best result comes last in its group, then the newest comes first."""
+    """Ids of the `count` best of each group, and of all without a name or with unknown results.
+
+    In a group, experiments without a single best result come last; ties: the newest first.
+    """
     groups: dict[_Group, list[Experiment]] = defaultdict(list)
     kept = set()
     for one in experiments:
@@ -183,7 +189,7 @@ def kept_ids(experiments: Sequence[Experiment], count: int) -> frozenset[str]:
 
 
 def is_known(experiment: Experiment) -> bool:
-    """Whether the manager knows its results; lists do not look into every database."""
+    """Whether the manager knows its results; lists do not open every database."""
     return experiment.get("counts") is not None and experiment.get("trialsMade") is not None
 
 

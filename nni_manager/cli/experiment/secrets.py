@@ -1,4 +1,4 @@
-"""Consent to send secrets of this machine to a manager that asks for them."""
+"""Asks before secrets of this machine are sent to a manager on another machine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ secret_option = click.option(
     "secrets",
     multiple=True,
     metavar="REF",
-    help="A secret of this machine that a manager elsewhere may have: '${TOKEN}' or file:/path. May be repeated.",
+    help="Secret of this machine that a manager on another machine may get: '${TOKEN}' or file:/path. Repeatable.",
 )
 
 
 def allowed_secrets(given: Collection[str], advice: str = "") -> Allow:
-    """Allows the references in `given`; for others a person at the terminal is asked. `advice`: another way out."""
+    """Allow the references in `given`; ask for others at the terminal. `advice`: an alternative for the error."""
 
     def allow(asked: Sequence[str]) -> Collection[str]:
         others = [reference for reference in asked if reference not in given]
         if not others:
             return given
         if not sys.stdin.isatty():
-            raise refuse_secrets(others, f"give --secret REF for each that it may have{advice}")
+            raise refuse_secrets(others, f"give --secret REF for each that it may get{advice}")
         names = "\n".join(f"  {reference}" for reference in others)
         question = f"The manager asks for these secrets of this machine:\n{names}\nSend them?"
         return asked if confirmed(question) else given

@@ -1,5 +1,7 @@
-"""Resolves the experiment and trial of a command: an id, its beginning, a trial's number, or the only open
-experiment."""
+"""Resolves the experiment and trial of a command.
+
+Accepts an id, its beginning, a trial's number, or, by default, the only open experiment.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,10 @@ def choose(client: ManagerClient, given: str | None) -> str:
 
 
 def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """The ids of the chosen open experiments; ``ab*`` chooses every one that begins with ab.
+    """The ids of the chosen open experiments; ``ab*`` chooses all that begin with ab.
 
-    A whole id may be that of a closed experiment. Closed ones come first: a daemon may end with the last open one.
+    A full id may belong to a closed experiment. Closed ones come first, because a daemon may end with the last open
+    one.
     """
     experiments = _experiments(client, given)
     if not given:
@@ -46,9 +49,9 @@ def choose_open(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
-    """The ids of the chosen experiments: all closed ones when none is given.
+    """The ids of the chosen experiments; without `given`, all closed ones.
 
-    ``ab*`` chooses every closed one that begins with ab; a whole id may be that of an open one.
+    ``ab*`` chooses all closed ones that begin with ab. A full id may belong to an open one.
     """
     experiments = _experiments(client, given)
     all_ids = [experiment["id"] for experiment in experiments]
@@ -59,22 +62,22 @@ def choose_closed(client: ManagerClient, given: Sequence[str]) -> list[str]:
 
 
 def is_open(experiment: dict[str, Any]) -> bool:
-    """Whether an experiment is at work, or open for reading."""
+    """Whether an experiment is open, for work or for reading."""
     return bool(experiment["status"] != ExperimentStatus.STOPPED)
 
 
 def listing(ids: Sequence[str]) -> str:
-    """The ids in a sentence: ten of them at most, then how many more there are."""
+    """Up to ten ids as text, then the number of others."""
     return ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
 
 
 def _matches(given: str, ids: Sequence[str], all_ids: Sequence[str], kind: str = "open") -> list[str]:
-    """The ids that one argument chooses: by a whole id or its beginning, or with ``*`` all of `ids` that begin so.
+    """The ids that an argument chooses: a full id, the beginning of one, or with ``*`` all of `ids` that match.
 
-    `ids`: of the experiments of that kind (open or closed).
+    `ids`: of the experiments of `kind` (open or closed).
     """
     if not given.endswith("*"):
-        is_begun = any(id.startswith(given) for id in ids)  # else it may be a closed one's
+        is_begun = any(id.startswith(given) for id in ids)  # else it may belong to a closed one
         return [given] if given in all_ids else [_only_match(given, ids if kind == "open" and is_begun else all_ids)]
     found = [id for id in ids if id.startswith(given[:-1])]
     return found or _refuse(f"no {kind} experiment's id begins with {given[:-1]!r}")
@@ -84,7 +87,7 @@ def _only_match(given: str, ids: Sequence[str]) -> str:
     beginning = given.removesuffix("*")
     found = [id for id in ids if id.startswith(beginning)]
     if len(found) > 1:
-        raise InvalidInput(f"{given} may be {listing(found)}; give more of the id")
+        raise InvalidInput(f"{given} is ambiguous: {listing(found)}; give more of the id")
     return found[0] if found else _refuse(f"there is no experiment {given}")
 
 
@@ -92,7 +95,7 @@ def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
     ids = _open_ids(experiments)
     if len(ids) > 1:
         raise InvalidInput(f"{len(ids)} experiments are open: {listing(ids)}; give the ID of one")
-    return ids[0] if ids else _refuse("no experiment is open, so an ID is needed")
+    return ids[0] if ids else _refuse("no experiment is open, so an ID is required")
 
 
 def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
@@ -100,7 +103,7 @@ def _open_ids(experiments: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _experiments(client: ManagerClient, given: Sequence[str]) -> list[dict[str, Any]]:
-    """All experiments, of which `given` are to be chosen. Refuses an empty id: every id begins with it."""
+    """All experiments, to choose `given` from. Refuses an empty id, which is the beginning of every id."""
     if not all(text.strip() for text in given):
         raise InvalidInput("the ID is empty, perhaps an unset variable; give the ID of an experiment")
     return client.experiments()
@@ -131,7 +134,7 @@ def _numbered(client: ManagerClient, id: str, number: int) -> str:
 def _beginning(client: ManagerClient, id: str, given: str) -> str:
     found = [str(trial["id"]) for trial in client.all_trials(id) if trial["id"].startswith(given)]
     if len(found) > 1:
-        raise InvalidInput(f"trial {given} may be {listing(found)}; give more of the id")
+        raise InvalidInput(f"trial {given} is ambiguous: {listing(found)}; give more of the id")
     return found[0] if found else _refuse_trial(id, given)
 
 

@@ -23,14 +23,16 @@ from nni_manager.programs.request import refuse_secrets, require_secrets
 
 @click.group()
 def update() -> None:
-    """Change an experiment's limits, space, services or labels. Its secrets are given anew here, too."""
+    """Change limits, services, labels or secrets of an experiment."""
 
 
-# the bounds are those of an experiment file, whose model costs time to import
+# the bounds of an experiment file, repeated here because its model is slow to import
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--value", "-v", required=True, type=click.IntRange(1, 100_000), help="How many trials run at a time.")
+@click.option(
+    "--value", "-v", required=True, type=click.IntRange(1, 100_000), help="Maximum number of trials at a time."
+)
 def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
     """Change trialConcurrency."""
     _change(connect, id, "trialConcurrency", value)
@@ -40,17 +42,17 @@ def concurrency(connect: Connect, *, id: str | None, value: int) -> None:
 @connected
 @selection.id_argument
 @click.option(
-    "--value", "-v", required=True, type=click.IntRange(1, 999_999_999), help="How many trials are made in all."
+    "--value", "-v", required=True, type=click.IntRange(1, 999_999_999), help="Maximum number of trials in total."
 )
 def trialnum(connect: Connect, *, id: str | None, value: int) -> None:
-    """Change maxTrialNumber. More trials wake an experiment that is done."""
+    """Change maxTrialNumber. A higher number continues an experiment that is done."""
     _change(connect, id, "maxTrialNumber", value)
 
 
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--value", "-v", required=True, help="Such as 90s, 30m, 2h or 1d; a plain number is seconds.")
+@click.option("--value", "-v", required=True, help="Duration such as 90s, 30m, 2h or 1d, or a number of seconds.")
 def duration(connect: Connect, *, id: str | None, value: str) -> None:
     """Change maxExperimentDuration."""
     _change(connect, id, "maxExperimentDuration", int(value) if value.isdecimal() else value)
@@ -70,10 +72,11 @@ def searchspace(connect: Connect, *, id: str | None, filename: str) -> None:
 @selection.id_argument
 @secret_option
 def credentials(connect: Connect, *, id: str | None, secrets: tuple[str, ...]) -> None:
-    """Give the secrets anew that the config refers to. They are variables of this environment or files of this
-    machine.
+    """Send the current values of the config's secrets.
 
-    Where the private file of the experiment's folder is missing, this environment is kept anew, too.
+    They are environment variables and files of this machine.
+
+    If the private file in the experiment's folder is missing, the command also stores this environment again.
     """
     client, id_ = selection.reach(connect, id)
     references = client.experiment(id_)["references"]
@@ -82,7 +85,7 @@ def credentials(connect: Connect, *, id: str | None, secrets: tuple[str, ...]) -
     environment = None if current().is_remote else own_environment()
     client.renew_secrets(id_, require_secrets(references, os.environ), environment)
     names = ", ".join(references)
-    what = f"goes by {names} as they are now" if names else "has an environment again"
+    what = f"uses the current values of {names}" if names else "has an environment again"
     echo(f"Experiment {id_} {what}.")
 
 
@@ -95,11 +98,11 @@ def credentials(connect: Connect, *, id: str | None, secrets: tuple[str, ...]) -
     "file",
     required=True,
     metavar="FILE",
-    help="An experiment file, or its trainingService alone: the services it is to have from now on.",
+    help="An experiment file, or only its trainingService, with the new services.",
 )
-@click.option("--now", is_flag=True, help="Cancel what runs on services that are removed.")
+@click.option("--now", is_flag=True, help="Cancel trials on removed services.")
 def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
-    """Add, change or remove training services. Each is meant by its `name`, or by its position."""
+    """Add, change or remove training services. A section's `name`, or position, selects the service."""
     sections, references, directory = _read_services(file)
     client, id_ = selection.reach(connect, id)
     secrets = require_secrets(references, os.environ)
@@ -110,14 +113,14 @@ def platform(connect: Connect, *, id: str | None, file: str, now: bool) -> None:
 @update.command()
 @connected
 @selection.id_argument
-@click.option("--name", help="Its new name.")
-@click.option("--tags", metavar="TAG,TAG", help="Its tags, in place of those there are; empty: none.")
-@click.option("--notes", metavar="TEXT", help="Text about it, in place of the one there is.")
-@click.option("--archive/--no-archive", "archived", default=None, help="Whether the page's list leaves it out.")
+@click.option("--name", help="New name.")
+@click.option("--tags", metavar="TAG,TAG", help="New tags; empty: none.")
+@click.option("--notes", metavar="TEXT", help="New notes.")
+@click.option("--archive/--no-archive", "archived", default=None, help="Hide it in the page's list, or show it again.")
 def labels(
     connect: Connect, *, id: str | None, name: str | None, tags: str | None, notes: str | None, archived: bool | None
 ) -> None:
-    """Change name, tags or notes of an experiment, or archive it. A stopped one is named by its ID."""
+    """Change name, tags or notes of an experiment, or archive it. A stopped one needs its ID."""
     tagged = None if tags is None else [tag for part in tags.split(",") if (tag := part.strip())]
     given = {"experimentName": name, "tags": tagged, "notes": notes, "archived": archived}
     fields = {field: value for field, value in given.items() if value is not None}
@@ -131,10 +134,10 @@ def labels(
 def _change(connect: Connect, given: str | None, field: str, value: object) -> None:
     client, id_ = selection.reach(connect, given)
     found = client.change(id_, {field: value})
-    shown = "" if isinstance(value, dict) else f" is {value} now"
-    echo(f"Experiment {id_}: {field}{shown or ' is changed'}.")
+    shown = "" if isinstance(value, dict) else f" is now {value}"
+    echo(f"Experiment {id_}: {field}{shown or ' was changed'}.")
     if reason := found.get("noMoreTrials"):
-        echo(f"It makes no more trials: {reason}, and {found['trialsMade']} were made.")
+        echo(f"It creates no more trials: {reason}, and {found['trialsMade']} were created.")
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def _read_services(file: str) -> tuple[object, tuple[str, ...], str]:
         sections = sections.get("trainingService")
         if sections is None:
             raise InvalidInput(
-                f"{file}: has no trainingService; write one, or its section alone with `platform:` in it"
+                f"{file}: does not set trainingService; add it, or write only its section, with `platform:`"
             )
     return sections, _references(sections), str(path.parent)
 
@@ -172,7 +175,7 @@ def _read_services(file: str) -> tuple[object, tuple[str, ...], str]:
 def _references(sections: object) -> tuple[str, ...]:
     """The references to variables and files in the secret fields of sections.
 
-    A section without a platform has none; the manager refuses it.
+    Sections without a platform are skipped; the manager refuses them.
     """
     from nni_manager.config import secrets
     from nni_manager.platform_kit import registry
@@ -185,7 +188,7 @@ def _references(sections: object) -> tuple[str, ...]:
 
 
 def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: bool) -> dict[str, Any]:
-    """The request's body. The folder is left out for a manager on another machine."""
+    """The request's body, without the folder for a manager on another machine."""
     sent = {"trainingService": sections, "now": now, **({"secrets": dict(secrets)} if secrets else {})}
     return sent if current().is_remote else {**sent, "directory": directory}
 
@@ -193,24 +196,26 @@ def body(sections: object, secrets: Mapping[str, str], directory: str, *, now: b
 def _summary(services: Sequence[Mapping[str, Any]]) -> str:
     """The changed services as a sentence.
 
-    Such as ``its trials run on scripted, scripted-2; local takes nothing new, 3 attempts there go on``.
+    Such as ``its trials run on scripted, scripted-2; local starts no new trials, 3 attempts there continue``.
     """
     kept = [str(one["name"]) for one in services if one["status"] != "removed"]
     sentence = f"its trials run on {', '.join(kept)}"
     for one in services:
         if one["status"] == "removed" and one["openAttempts"]:
             count = one["openAttempts"]
-            sentence += f"; {one['name']} takes nothing new, {count} attempt{'s' if count > 1 else ''} there go on"
+            sentence += (
+                f"; {one['name']} starts no new trials, {count} attempt{'s' if count > 1 else ''} there continue"
+            )
     return sentence
 
 
 @click.command()
 @connected
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment that has this port of its own.")
+@click.option("--port", "-p", type=click.IntRange(1, 65535), help="The experiment with this port.")
 @click.option("--all", "-a", "everything", is_flag=True, help="Every open experiment.")
 def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything: bool) -> None:
-    """End an experiment's trials and close it. Without ID: the only open one; ab*: all that begin with ab."""
+    """Stop an experiment's trials and close it. Without ID: the only open one; ab*: all that begin with ab."""
     if everything and (ids or port is not None):
         raise click.UsageError("give either --all, or IDs or a port, not both")
     client = connect()
@@ -229,8 +234,7 @@ def stop(connect: Connect, *, ids: tuple[str, ...], port: int | None, everything
 
 
 def _tell_what_may_run(client: ManagerClient, id: str) -> None:
-    """Warns of trials that may still run, on services that could not be reached; not if the experiment cannot be
-    read."""
+    """Warn of trials that may still run on unreachable services, if the experiment is readable."""
     with suppress(NniManagerError):
         found = client.experiment(id)["warnings"]
         warn(one["message"] for one in found if one["code"] == "MAY_STILL_RUN")
@@ -243,13 +247,13 @@ def _at_port(client: ManagerClient, port: int, ids: Sequence[str]) -> str:
         raise NotFound(f"no experiment has port {port}; `nnictl experiment list` shows every open one")
     if ids and selection.choose_open(client, ids) != found:
         raise InvalidInput(
-            f"port {port} is experiment {found[0]}'s, and not {' and '.join(ids)}'s; give one of the two"
+            f"port {port} belongs to experiment {found[0]}, not to {' and '.join(ids)}; give either the port or the ID"
         )
     return str(found[0])
 
 
 def _over(id: str, before: Mapping[str, str]) -> str:
-    """The sentence about an experiment that was stopped. `before`: id → status, when the command began."""
+    """The message about a stopped experiment. `before`: id → status when the command began."""
     if before.get(id) == ExperimentStatus.STOPPED:
-        return f"Experiment {id} was stopped already."
-    return f"Experiment {id} is {'not viewed any more' if before.get(id) == ExperimentStatus.VIEWED else 'stopped'}."
+        return f"Experiment {id} was already stopped."
+    return f"Experiment {id} is {'closed' if before.get(id) == ExperimentStatus.VIEWED else 'stopped'}."

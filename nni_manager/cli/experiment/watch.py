@@ -1,4 +1,4 @@
-"""Experiments watched on the terminal: `nnictl top` shows the open ones, `follow` one to its end, with Ctrl-C."""
+"""Experiments on the terminal: `nnictl top` shows the open ones, `follow` one until its end or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ _MOST_TRIALS = 100
 @to_read
 @click.option("--time", "-t", "interval", type=click.IntRange(1), default=3, show_default=True, help="Seconds.")
 def top(connect: Connect, *, interval: int) -> None:
-    """Show open experiments and running trials until Ctrl-C. They are shown every few seconds; on a pipe, once."""
+    """Show open experiments and running trials until Ctrl-C.
+
+    Updates every few seconds; on a pipe, it prints once.
+    """
     client = connect()
     if not sys.stdout.isatty():
         echo(_picture(client, time.time()))
@@ -46,7 +49,7 @@ def top(connect: Connect, *, interval: int) -> None:
 
 
 def _redraw(picture: Callable[[], str], pause: Callable[[], object]) -> None:
-    """Redraws the screen until interrupted. Raises NniManagerError when the daemon goes away."""
+    """Redraw the screen until interrupted. Raises NniManagerError when the daemon ends."""
     sys.stdout.write(_ENTER)
     try:
         while True:
@@ -97,11 +100,11 @@ def _row(trial: dict[str, Any], now_s: float) -> tuple[str, ...]:
 
 
 def follow(experiment: Followed, display: Display, clock: Callable[[], float] = time.monotonic, where: str = "") -> int:
-    """Waits for an experiment's end, showing its progress; returns the exit code. `where`: options of the commands that
-    it suggests at the end, which name the same daemon.
+    """Show an experiment's progress until its end; return the exit code.
 
-    An experiment that is done is closed; Ctrl-C stops it; one on hold or in error stays open. Raises NniManagerError
-    when the daemon ends and no other takes its place, or stops working on the experiment.
+    An experiment that is done is closed, and Ctrl-C stops it. On hold or in error, it stays open. `where`: options that
+    select the same daemon, for suggested commands. Raises NniManagerError if the daemon ends without a successor, or
+    stops working on the experiment.
     """
     try:
         end = following.end_of(experiment, display, clock=clock)
@@ -111,7 +114,7 @@ def follow(experiment: Followed, display: Display, clock: Callable[[], float] = 
             experiment.stop()
             id = experiment.id
             trials, view = f"`nnictl trial ls {id}{where}`", f"`nnictl view {id}{where}`"
-            echo(f"Experiment {id} is closed; {trials} shows its trials, {view} opens its page again.")
+            echo(f"Experiment {id} is closed; {trials} shows its trials; {view} opens its page again.")
     except KeyboardInterrupt:
         return stop_interrupted(experiment)
     return 0 if end.is_good else FAILED
@@ -119,18 +122,20 @@ def follow(experiment: Followed, display: Display, clock: Callable[[], float] = 
 
 @contextmanager
 def held_interrupts(start: str) -> Iterator[list[int]]:
-    """Holds back a first Ctrl-C, which is noted in the list, as the daemon goes on with what it was asked; a second one
-    raises KeyboardInterrupt. `start`: such as ``started``."""
+    """Delay a first Ctrl-C and note it in the list, because the daemon completes the request anyway.
+
+    A second Ctrl-C raises KeyboardInterrupt. `start`: such as ``started``.
+    """
     held: list[int] = []
 
     def note(number: int, _frame: object) -> None:
         if held:
-            echo(f"It may have {start}; `nnictl experiment list` shows it.", err=True)
+            echo(f"The experiment may have {start}; `nnictl experiment list` shows it.", err=True)
             raise KeyboardInterrupt
         held.append(number)
-        echo(f"\nIt is stopped as soon as it has {start}; Ctrl-C again leaves it at work …", err=True)
+        echo(f"\nThe experiment stops as soon as it has {start}; press Ctrl-C again to keep it running …", err=True)
 
-    if threading.current_thread() is not threading.main_thread():  # only that one may handle signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield held
         return
     before = signal.signal(signal.SIGINT, note)
@@ -141,9 +146,9 @@ def held_interrupts(start: str) -> Iterator[list[int]]:
 
 
 def stop_interrupted(experiment: Followed) -> int:
-    """Stops the experiment after a Ctrl-C; returns the exit code."""
+    """Stop the experiment after a Ctrl-C; return the exit code."""
     id = experiment.id
-    echo(f"\nStopping experiment {id}; Ctrl-C again leaves that to the daemon …", err=True)
+    echo(f"\nStopping experiment {id}; press Ctrl-C again to leave the rest to the daemon …", err=True)
     experiment.stop()
     echo(f"Experiment {id} is stopped; continue it with `nnictl resume {id}`.", err=True)
     return INTERRUPTED

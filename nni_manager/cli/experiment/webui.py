@@ -1,4 +1,4 @@
-"""`nnictl webui` and `nnictl tensorboard`: addresses of an experiment's pages, as seen from where the command runs."""
+"""`nnictl webui` and `nnictl tensorboard`: addresses of an experiment's pages, for this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def webui() -> None:
 @to_read
 @selection.id_argument
 def open_(connect: Connect, *, id: str | None) -> None:
-    """Print the address of an experiment's page. A finished experiment without a page has one opened first."""
+    """Print the address of an experiment's page. Opens a page first if a finished experiment has none."""
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
     found = _pages(client, experiment) or _viewed_pages(client, experiment)
@@ -45,14 +45,17 @@ def open_(connect: Connect, *, id: str | None) -> None:
 @to_read
 @selection.id_argument
 def url(connect: Connect, *, id: str | None) -> None:
-    """Print the addresses of an experiment's page. One is its own, the other on the daemon's."""
+    """Print the addresses of an experiment's page.
+
+    One is on its own port, the other on the daemon's.
+    """
     client, id_ = selection.reach(connect, id)
     experiment = client.experiment(id_)
     echo("\n".join(_required(_pages(client, experiment), experiment)))
 
 
 def _viewed_pages(client: ManagerClient, experiment: Json) -> list[str]:
-    """Opens a finished experiment for reading, at a port of its own; the addresses of its page then."""
+    """Open a finished experiment for reading, on its own port; return the addresses of its page."""
     if selection.is_open(experiment):
         return []
     client.view(experiment["id"], endpoint={"port": None, "urlPrefix": ""}, working_directory=None)
@@ -78,7 +81,7 @@ def _required(pages: list[str], experiment: Json) -> list[str]:
     )
 
 
-#: Trials that are shown where none is named.
+#: Default number of trials.
 _MOST = 10
 
 
@@ -110,7 +113,7 @@ def start(connect: Connect, *, id: str | None, trials: tuple[str, ...], port: in
     board = client.start_tensorboard(id_, chosen, port)
     echo(f"TensorBoard of {len(board['trials'])} trials of experiment {id_}: {board['url']}")
     if not client.is_here:
-        echo(f"That is on the manager's machine: ssh -L {board['port']}:127.0.0.1:{board['port']} brings it here.")
+        echo(f"It runs on the manager's machine: ssh -L {board['port']}:127.0.0.1:{board['port']} forwards it here.")
 
 
 @tensorboard.command()
@@ -121,14 +124,14 @@ def stop(connect: Connect, *, id: str | None) -> None:
     client, id_ = selection.reach(connect, id)
     count = len(client.tensorboards(id_))
     client.stop_tensorboards(id_)
-    echo(f"{count} TensorBoards of experiment {id_} are stopped." if count else "No TensorBoard runs.")
+    echo(f"Stopped {count} TensorBoards of experiment {id_}." if count else "No TensorBoard is running.")
 
 
 def _usual(client: ManagerClient, id: str) -> list[str]:
-    """The best trials, else the newest. Raises ClickException where there are none."""
+    """The best trials, else the newest. Raises ClickException if there are none."""
     order = "final" if client.experiment(id).get("optimizeMode") == OptimizeMode.MINIMIZE else "-final"
     best = client.trials(id, order=order, limit=_MOST, status=TrialStatus.SUCCEEDED)["trials"]
     found = best or client.trials(id, order="-sequence", limit=_MOST)["trials"]
     if not found:
-        raise click.ClickException(f"experiment {id} has no trial yet")
+        raise click.ClickException(f"experiment {id} has no trials yet")
     return [one["id"] for one in found]

@@ -1,4 +1,4 @@
-"""`nnictl trial`: the trials of an experiment, listed as a table with a column for each parameter."""
+"""`nnictl trial`: the trials of an experiment, as a table with a column for each parameter."""
 
 from __future__ import annotations
 
@@ -38,8 +38,12 @@ def trial() -> None:
 @trial.command("ls")
 @to_read
 @selection.id_argument
-@click.option("--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N best results, best first.")
-@click.option("--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N worst results, worst first.")
+@click.option(
+    "--head", type=click.IntRange(1, _MOST), metavar="N", help="Only the N trials with the best results, best first."
+)
+@click.option(
+    "--tail", type=click.IntRange(1, _MOST), metavar="N", help="Only the N trials with the worst results, worst first."
+)
 @click.option(
     "--status",
     type=click.Choice([status.value for status in TrialStatus], case_sensitive=False),
@@ -58,11 +62,11 @@ def list_trials(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List an experiment's trials. With --head or --tail, only those that succeeded."""
+    """List an experiment's trials. With --head or --tail, only successful ones."""
     if head and tail:
         raise click.UsageError("give either --head or --tail, not both")
     if (head or tail) and (status or limit):
-        raise click.UsageError("--head and --tail count those that succeeded; leave out --status and --limit")
+        raise click.UsageError("--head and --tail list only successful trials; remove --status and --limit")
     client, id_ = selection.reach(connect, id)
     ranked = bool(head or tail)
     found = _best_or_worst(client, id_, head, tail) if ranked else _find(client, id_, status, limit)
@@ -71,10 +75,10 @@ def list_trials(
     elif found:
         echo(table_text(found, output.terminal_width()))
     else:
-        echo(f"No trial is {status}." if status else _none(client, id_) if ranked else _NONE)
+        echo(f"No trial has the status {status}." if status else _none(client, id_) if ranked else _NONE)
 
 
-_NONE = "There is no trial yet."
+_NONE = "There are no trials yet."
 
 
 def _none(client: ManagerClient, id: str) -> str:
@@ -82,7 +86,7 @@ def _none(client: ManagerClient, id: str) -> str:
     if not counts:
         return _NONE
     succeeded = bool(counts.get(TrialStatus.SUCCEEDED))
-    why = without_best(id) if succeeded else f"no trial has succeeded; `nnictl trial ls {id}` shows all"
+    why = without_best(id) if succeeded else f"no trial has succeeded yet; `nnictl trial ls {id}` shows all"
     return f"{why[0].upper()}{why[1:]}."
 
 
@@ -102,7 +106,7 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
     for attempt in found["attempts"]:
         if words := _last_words(attempt):
             echo(f"\nlast lines of the stderr of attempt {attempt['number']}:\n{words}")
-    echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_daemon()}` shows all that it wrote.")
+    echo(f"\n`nnictl log trial {id_} -T {found['id']}{same_daemon()}` shows its whole log.")
 
 
 @trial.command()
@@ -110,22 +114,22 @@ def show(connect: Connect, *, id: str | None, trial_id: str, as_json: bool) -> N
 @selection.id_argument
 @trial_option
 def kill(connect: Connect, *, id: str | None, trial_id: str) -> None:
-    """Ask a trial to end."""
+    """Stop a trial."""
     client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     if TrialStatus(found["status"]).is_final:
-        echo(f"Trial {found['id']} has ended already: {found['status']}.")
+        echo(f"Trial {found['id']} has already ended: {found['status']}.")
         return
     client.kill_trial(id_, found["id"])
-    echo(f"Trial {found['id']} is asked to end.")
+    echo(f"Trial {found['id']} was asked to stop.")
 
 
 def _best_or_worst(client: ManagerClient, id: str, head: int | None, tail: int | None) -> list[dict[str, Any]]:
     state = client.experiment(id)
     if state.get("objectives"):
         raise click.ClickException(
-            f"experiment {id} goes by {objectives(state)}, which gives trials no single order; `nnictl experiment show"
-            f" {id}` shows the best"
+            f"experiment {id} optimizes {objectives(state)}, so its trials have no single order; `nnictl"
+            f" experiment show {id}` shows the best"
         )
     maximizes = state.get("optimizeMode") != OptimizeMode.MINIMIZE
     order = "-final" if bool(head) == maximizes else "final"
@@ -171,18 +175,18 @@ def _attempt(attempt: dict[str, Any]) -> str:
 
 
 def _out_of_reach(attempt: dict[str, Any]) -> str:
-    """When and why an attempt was last out of reach, and how often before; empty: never."""
+    """When and why an attempt was last unreachable, and how often before; empty: never."""
     times = attempt["interruptions"]
     if attempt["unreachableMs"] is not None:
-        return f"out of reach since {moment(attempt['unreachableMs'])}: {attempt['unreachable']}"
+        return f"unreachable since {moment(attempt['unreachableMs'])}: {attempt['unreachable']}"
     if not times:
         return ""
     last, often = times[-1], f" and {len(times) - 1} times before" if times[1:] else ""
-    return f"out of reach {moment(last['sinceMs'])} to {moment(last['untilMs'])}{often}: {last['sentence']}"
+    return f"unreachable {moment(last['sinceMs'])} to {moment(last['untilMs'])}{often}: {last['sentence']}"
 
 
 def _last_words(attempt: dict[str, Any]) -> str:
-    """The last lines of an attempt's stderr: as the trial runner reported them, else the platform."""
+    """The last lines of an attempt's stderr, from the trial runner or else the platform."""
     return printable((attempt["runnerExit"] or {}).get("stderrTail") or attempt["stderrTail"]).rstrip()
 
 
@@ -198,20 +202,20 @@ _FIRST = (
 _LAST = (Column(header="WHERE", least=12, dispensable=2), Column(header="WHY", is_note=True))
 #: Header of parameters that are not a JSON object.
 _NAMELESS = "PARAMETERS"
-#: Digits of numbers among the parameters: normally, and where room is short.
+#: Digits of numbers among the parameters: normally, and in a narrow terminal.
 _DIGITS, _FEW_DIGITS = 6, 4
-#: Smallest widths, in characters, to which words and headers are cut; numbers are never cut.
+#: Smallest widths of words and headers, in characters; numbers are never cut.
 _LEAST_WORD, _LEAST_HEADER = 8, 5
 
 
 def table_text(trials: Sequence[Trial], width: int | None) -> str:
-    """The list of trials as text. `width`: of the terminal, in characters; None: no terminal."""
+    """The table of trials as text. `width`: of the terminal, in characters; None: no terminal."""
     columns, rows = _of(trials, _DIGITS)
     if width is not None and output.natural_width(columns, rows) > width:
         columns, rows = _of(trials, _FEW_DIGITS, with_place=len({row[-2] for row in rows}) > 1)
     made = output.layout(columns, rows, width)
     hidden = [header for header in made.left_out if header != "WHERE"]
-    more = f"\n… and {', '.join(hidden)}: a wider terminal shows more, --json shows all" if hidden else ""
+    more = f"\n… and {', '.join(hidden)}: widen the terminal for more columns, or use --json for all" if hidden else ""
     return made.text + more
 
 
@@ -227,7 +231,7 @@ def result(trial: Trial) -> str:
 
 
 def time_taken(trial: Trial) -> str:
-    """The time that a trial took, or has run so far; empty before it starts."""
+    """The run time of a trial so far; empty before it starts."""
     started, ended = trial["startedMs"], trial["endedMs"]
     if started is None:
         return ""
@@ -263,7 +267,7 @@ def _row(trial: Trial, cells: Mapping[str, str], names: Sequence[str], with_plac
 
 
 def _cells(parameters: object, digits: int, place: str = "") -> Iterator[tuple[str, str]]:
-    """(header, text) of each parameter of a trial; a nested choice gives its name, then its own parameters."""
+    """(header, text) of each parameter of a trial; for a nested choice, its name, then its own parameters."""
     if not isinstance(parameters, Mapping):
         yield _NAMELESS, compact(parameters)
         return

@@ -1,4 +1,4 @@
-"""`nnictl log`: the files of a trial, and the logs of an experiment, of manager and tuner; `nnictl trial download`."""
+"""`nnictl log`: logs of trials, experiments, manager and tuner; `nnictl trial download`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Bytes of a log per request.
 PART = 1 << 20
-#: Seconds between two reads of a log that is followed: no event reports added text.
+#: Seconds between reads of a followed log: no event reports added text.
 FOLLOW_S = 0.5
 
 #: Reads a log from an offset; a negative one counts from the end.
@@ -51,14 +51,14 @@ def log() -> None:
     metavar="TRIAL",
     help=f"{trial_help} Default: list every trial's folder.",
 )
-@click.option("--stdout", "name", flag_value="stdout", help="Only what it wrote to standard output.")
-@click.option("--stderr", "name", flag_value="stderr", help="Only what it wrote to standard error.")
+@click.option("--stdout", "name", flag_value="stdout", help="Only standard output.")
+@click.option("--stderr", "name", flag_value="stderr", help="Only standard error.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
-@click.option("--follow", is_flag=True, help="Go on until the trial ends.")
+@click.option("--follow", is_flag=True, help="Continue until the trial ends.")
 def log_trial(
     connect: Connect, *, id: str | None, trial_id: str | None, name: str | None, tail: int | None, follow: bool
 ) -> None:
-    """Show a trial's log, stdout and stderr, and where its files are."""
+    """Show a trial's stdout and stderr, or list trial folders."""
     client, id_ = selection.reach(connect, id)
     if trial_id is None:
         for trial in client.all_trials(id_):
@@ -84,7 +84,7 @@ def log_trial(
 
 
 def reading(part: Callable[..., LogPart]) -> Read:
-    """The reader of a log. `part`: a client's method that lacks only `offset` and `limit`.
+    """The reader of a log. `part`: a client's method that takes `offset` and `limit`.
 
     The reader returns an empty part while the file does not exist.
     """
@@ -102,8 +102,10 @@ def reading(part: Callable[..., LogPart]) -> Read:
 def follow_logs(
     places: Sequence[tuple[Read, int]], ended: Callable[[], bool], pause: Callable[[], object]
 ) -> Iterator[bytes]:
-    """The text added to logs, read in turn, each from its offset, until a round finds nothing new although `ended` was
-    true before it."""
+    """The text added to logs, which are read in turn, each from its offset.
+
+    Ends after a round without new text that began when `ended` was true.
+    """
     offsets = [offset for _, offset in places]
     while True:
         was_over, is_new = ended(), False
@@ -139,8 +141,7 @@ def is_terminal() -> bool:
 
 
 def write_bytes(parts: Iterator[bytes]) -> None:
-    """Writes bytes to standard output unchanged; on a terminal, control codes in the trial's output are made
-    visible."""
+    """Write bytes to standard output unchanged; on a terminal, make control codes visible."""
     sys.stdout.flush()
     is_safe = not is_terminal()
     for part in parts:
@@ -155,7 +156,7 @@ def _shown(found: re.Match[bytes]) -> bytes:
 
 
 def _write_start(read: Read, tail: int | None, heading: bytes | None) -> int:
-    """Writes the log so far, or its last `tail` lines, below `heading` if there is text; returns its end's offset."""
+    """Write the log so far, or its last `tail` lines, below `heading` if there is text; return the end's offset."""
     offset = 0
     parts = _start(read, tail)
     for text, end in parts:
@@ -178,10 +179,10 @@ def _start(read: Read, tail: int | None) -> Iterator[tuple[bytes, int]]:
         yield part.data, offset
 
 
-#: One daemon serves many experiments, so what NNI's manager printed is in the experiment's own logs.
+#: One daemon serves many experiments, so the output of NNI's manager is in the experiment's own logs.
 _OF_EXPERIMENT = {
-    "stdout": ("nnimanager.log", "Show what happened to an experiment: its nnimanager.log."),
-    "stderr": ("dispatcher.log", "Show what tuner and assessor wrote (dispatcher.log)."),
+    "stdout": ("nnimanager.log", "Show the log of an experiment (nnimanager.log)."),
+    "stderr": ("dispatcher.log", "Show the output of tuner and assessor (dispatcher.log)."),
 }
 
 
@@ -191,7 +192,7 @@ def _add_log_of_experiment(stream: str, file: str, meaning: str) -> None:
     @selection.id_argument
     @click.option("--tail", "-T", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
     @click.option("--head", "-H", type=click.IntRange(1), metavar="N", help="Only the first N lines.")
-    @click.option("--path", is_flag=True, help="Only where the file is, on the daemon's machine.")
+    @click.option("--path", is_flag=True, help="Print only the file's path on the daemon's machine.")
     def show(connect: Connect, *, id: str | None, tail: int | None, head: int | None, path: bool) -> None:
         if tail and head:
             raise click.UsageError("give either --head or --tail, not both", click.get_current_context())
@@ -232,45 +233,48 @@ def _lines(read: Read) -> Iterator[bytes]:
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Where they go; made where it is missing. Default: a folder with the trial's id.",
+    help="Target folder, created if missing. Default: a folder with the trial's id.",
 )
 def download(connect: Connect, *, id: str | None, trial_id: str, attempt: int | None, folder: Path | None) -> None:
-    """Bring a trial's files here. These are its folder and its checkpoint, from any platform that shows files."""
+    """Download a trial's folder and checkpoint.
+
+    It works on any platform that provides files.
+    """
     client, id_ = selection.reach(connect, id)
     found = choose_trial(client, id_, trial_id)
     target = folder or Path(found["id"])
     listed = client.trial_files(id_, found["id"], attempt)
     brought, missing = _bring_all(client, id_, found["id"], listed, target)
-    echo(f"{brought} files of attempt {listed['attempt']} of trial {found['id']} are in {target}.")
+    echo(f"Downloaded {brought} files of attempt {listed['attempt']} of trial {found['id']} to {target}.")
     if listed["why"]:
-        missing.append(f"files elsewhere: {listed['why']}")
+        missing.append(f"files on other machines: {listed['why']}")
     if missing:
-        raise click.ClickException("; ".join(["not brought", *missing]))
+        raise click.ClickException("; ".join(["not downloaded", *missing]))
 
 
 def _bring_all(
     client: ManagerClient, id: str, trial_id: str, listed: dict[str, Any], target: Path
 ) -> tuple[int, list[str]]:
-    """How many files were brought, and which were not, with the reason."""
+    """The number of downloaded files, and the others with reasons."""
     brought, missing = 0, []
     for file in listed["files"]:
         try:
             _bring(client, id, trial_id, file["name"], listed["attempt"], _below(target, file["name"]))
             brought += 1
         except NotFound:
-            if file["place"] == "here":  # a service names logs that need not be there
-                missing.append(f"{file['name']}: it was removed meanwhile")
+            if file["place"] == "here":  # a service may name logs that do not exist
+                missing.append(f"{file['name']}: it was removed in the meantime")
         except (NniManagerError, OSError) as error:
             missing.append(f"{file['name']}: {error}")
     return brought, missing
 
 
 def _bring(client: ManagerClient, id: str, trial_id: str, name: str, attempt: int, path: Path) -> None:
-    """Writes a file beside its place, then puts it there: what was cut short is never taken for the whole."""
+    """Write a temporary file, then move it into place, so that an incomplete file never looks complete."""
     part = client.trial_file(id, trial_id, name, attempt=attempt, offset=0, limit=PART)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.part")
-    draft.unlink(missing_ok=True)  # of a download that was cut short, or a link of another user
+    draft.unlink(missing_ok=True)  # of an interrupted download, or a link of another user
     with draft.open("xb") as file:
         while part.data:
             file.write(part.data)
@@ -279,7 +283,7 @@ def _bring(client: ManagerClient, id: str, trial_id: str, name: str, attempt: in
 
 
 def _below(target: Path, name: str) -> Path:
-    """Where a file goes. Raises OSError for a name that leads out of the folder: names come from other machines."""
+    """The path of a file. Raises OSError if its name, which comes from another machine, leaves the folder."""
     if name.startswith("/") or ".." in name.split("/"):
-        raise OSError("its name leads out of the folder")
+        raise OSError("its name points outside the folder")
     return target / name

@@ -1,6 +1,7 @@
-"""Converts NNI's first config format (``trainingServicePlatform``) to the second, read, or printed for NNI 3.0.
+"""Converts NNI's first config format (``trainingServicePlatform``) to the second.
 
-The fields of a platform's part of a file are listed in the platform's folder (`platform_kit.section_model`).
+The result is read here, or printed for NNI 3.0. Each platform's folder lists the platform's fields
+(`platform_kit.section_model`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from nni_manager.platform_kit.section_model import FirstFormat
 
 PLATFORM = "trainingServicePlatform"
 _SERVICE = "trainingService"
-#: The platform's name where there are several at once; `_SEVERAL` lists which.
+#: The platform's name if there are several; `_SEVERAL` lists them.
 _HYBRID = "hybrid"
 _SEVERAL = "hybridConfig.trainingServicePlatforms"
 #: Fields of the top level that every file may have.
@@ -71,9 +72,10 @@ class Conversion:
     services: list[_Service]
 
     def printed(self, *, everything: bool) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        """The file to print, and (field of the first format, its fate) for every field that changes or is lost.
+        """The file to print, and (field of the first format, outcome) for every field that changes or is lost.
 
-        NNI 3.0's loader takes it, unless `everything` that nni_manager goes by is in it, or NNI 3.0 could not run it.
+        NNI 3.0 can load the result, unless `everything` that nni_manager uses is kept, or NNI 3.0 cannot run the
+        experiment at all.
         """
         tables = [service.table for service in self.services]
         sections = [(service.table, service.path) for service in self.services]
@@ -83,7 +85,7 @@ class Conversion:
 
 
 def is_mine(values: Mapping[str, object]) -> bool:
-    """Whether a file is one of the first format."""
+    """Whether a file has the first format."""
     return any(fold(key) == fold(PLATFORM) for key in values)
 
 
@@ -103,16 +105,16 @@ def top_names() -> dict[str, str]:
 
 
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
-    """The experiment that the values of a file describe. Raises ConfigInvalid with everything that is wrong."""
+    """The experiment that the values of a file describe. Raises ConfigInvalid with all problems."""
     conversion = convert(values, source)
     source.translate = conversion.translation
     return dialect_v2.read(conversion.values, source)
 
 
 def convert(values: Mapping[str, object], source: Source) -> Conversion:
-    """The file as a canonical config. `source` collects refusals of wrong fields and warnings of fields without effect.
+    """The file as a canonical config.
 
-    Raises ConfigInvalid when not even the platform is known.
+    `source` collects errors, and warnings about fields without effect. Raises ConfigInvalid if the platform is unknown.
     """
     services = _services(values, source)
     tables = [service.table for service in services]
@@ -166,12 +168,12 @@ def _find(path: Path, name: object, source: Source) -> PlatformDescription | Non
         )
         return None
     if found.first_format is None:
-        source.refuse(path, f"{found.name} has no form in NNI's first format; write {_SERVICE}: {{platform: …}}")
+        source.refuse(path, f"{found.name} does not exist in NNI's first format; write {_SERVICE}: {{platform: …}}")
     return found
 
 
 def _not_listed(services: list[_Service], *, is_list: bool) -> list[FirstFormat]:
-    """The tables of platforms that are not on the file's list: their sections may stay in the file."""
+    """The tables of platforms that the file does not list: their sections may stay in the file."""
     if not is_list:
         return []
     names = [service.description.name for service in services]
@@ -184,7 +186,7 @@ def _tree(tables: Iterable[FirstFormat]) -> Tree:
 
 
 def _put(config: dict[str, Any], section: dict[str, Any], fields: Mapping[str, str], found: list[Found]) -> None:
-    """Copies the found values to the table's targets; of two fields with one target the table's first counts."""
+    """Copy the found values to the table's targets; of two fields with the same target, the table's first wins."""
     for pattern, target in fields.items():
         for one in (one for one in found if one.pattern == pattern):
             where = config if target.startswith("/") else section
@@ -226,7 +228,7 @@ Sections = Iterable[tuple[FirstFormat, Path]]
 
 
 def for_nni(config: Mapping[str, Any], sections: Sections) -> dict[str, Any]:
-    """A copy of `config` without fields that NNI 3.0 refuses and with those that it requires."""
+    """A copy of `config` without the fields that NNI 3.0 refuses and with those that it requires."""
     kept = copy.deepcopy({name: value for name, value in config.items() if name not in (*_IDLE, *_OURS)})
     for table, path in sections:
         section = _at(kept, path)
@@ -249,9 +251,9 @@ def is_ours_alone(config: Mapping[str, Any], sections: Sections) -> bool:
 def losses(
     found: Iterable[Found], common: Mapping[str, str], tables: list[FirstFormat], *, kept: bool
 ) -> Iterator[tuple[str, str]]:
-    """(field of the file, what becomes of it), of each field that NNI 3.0 or the second format does not know.
+    """(field of the file, outcome) for each field that NNI 3.0 or the second format does not know.
 
-    `common`: fields of the top level → their place in the second format; `kept`: whether fields of ours are printed.
+    `common`: top-level fields → their place in the second format; `kept`: whether nni_manager's fields are printed.
     """
     lost = {**LOST, **{name: why for table in tables for name, why in table.dropped.items()}}
     ours = {*_OURS, *(f for table in tables for f in (*table.ours, *table.only_here))}
@@ -266,7 +268,7 @@ def losses(
             yield spell(one.path), f"{became} {target}, which NNI 3.0 does not know{how}"
 
 
-_KEEP = "; --all prints it for nni_manager, which goes by it"
+_KEEP = "; --all keeps it for nni_manager, which uses it"
 
 
 def _at(config: Any, path: Path) -> Any:

@@ -59,8 +59,8 @@ _DEFAULTED: Mapping[str, tuple[str, _ToSpec]] = {
 def to_spec(canonical: Mapping[str, Any]) -> ExperimentSpec:
     """The spec of a canonical config.
 
-    A field that each platform's section may set for itself (command, code, GPUs, `nniManagerIp`, `debug`) has the first
-    platform's value; each platform's settings hold its own.
+    A field that each platform's section may set (command, code, GPUs, `nniManagerIp`, `debug`) has the first platform's
+    value; each platform's settings hold its own.
     """
     platforms = _platforms(canonical["trainingService"])
     first = {**canonical, **platforms[0].settings}
@@ -117,7 +117,7 @@ def _optional(value: Any, convert: _ToSpec) -> Any:
     return None if value is None else convert(value)
 
 
-#: The fields that are read by the model alone.
+#: Fields that only the model reads.
 _FIELDS = {name: field for name, field in fields_of(Experiment).items() if not marks_of(field).get("apart")}
 _ADVICE = marked("advice")
 #: Fields that are checked when they change, as in a new experiment's config.
@@ -132,7 +132,7 @@ _OUT_OF_SCOPE = {
 def read(values: Mapping[str, object], source: Source) -> ExperimentSpec:
     """The experiment that the values of a file or a canonical config describe.
 
-    Raises ConfigInvalid with everything that is wrong.
+    Raises ConfigInvalid with all problems.
     """
     top = section_of(values, Experiment, (), source)
     fields = _plain_fields(top, source) | {"searchSpace": read_search_space(top, source)}
@@ -162,17 +162,17 @@ _MULTI_THREAD = "multiThread"
 
 
 def _judge_deprecated(top: Section, fields: Mapping[str, Any], source: Source) -> None:
-    """Warns of what has no effect: everything but `multiThread` with a tuner of the user's own."""
+    """Warn of fields without effect: all except `multiThread` with a user's tuner."""
     deprecated = fields.get("deprecated")
     if deprecated is None:
         return
     if deprecated.keys() != {_MULTI_THREAD}:
-        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI itself goes by nothing in it either")
+        source.warn(("deprecated",), "NO_EFFECT", "has no effect; NNI does not use it either")
     value, place = deprecated.get(_MULTI_THREAD, False), ("deprecated", _MULTI_THREAD)
     if not isinstance(value, bool):
         source.refuse(place, f"must be true or false, not {kind(value)}")
     elif value and "className" not in (fields.get("tuner") or {}):
-        source.warn(place, "NO_EFFECT", "changes nothing for a built-in tuner, which waits for no other trial")
+        source.warn(place, "NO_EFFECT", "has no effect for a built-in tuner, which never waits for another trial")
 
 
 def read_services(raw: object, canonical: Mapping[str, object], source: Source) -> list[dict[str, object]]:
@@ -187,7 +187,7 @@ def read_services(raw: object, canonical: Mapping[str, object], source: Source) 
 
 
 def check_changed(values: Mapping[str, object]) -> None:
-    """Checks those of `_CHECKED_ANEW` among changed fields, as in a new experiment's config. Raises ConfigInvalid."""
+    """Check changed fields that are in `_CHECKED_ANEW`. Raises ConfigInvalid."""
     source = Source(directory="/")
     top = section_of({name: values[name] for name in _CHECKED_ANEW if name in values}, Experiment, (), source)
     _valid_fields(top, source)
@@ -200,7 +200,9 @@ def _valid_fields(top: Section, source: Source) -> dict[str, object]:
 
 def _check_kept_checkpoints(fields: Mapping[str, Any], source: Source) -> None:
     if "objectives" in fields and str(fields.get("keepCheckpoints", "")).startswith("best"):
-        source.refuse(("keepCheckpoints",), "must be 'all' or 'none' with objectives, of which no trial is the best")
+        source.refuse(
+            ("keepCheckpoints",), "must be 'all' or 'none' with objectives, because no single trial is the best"
+        )
 
 
 def _plain_fields(top: Section, source: Source) -> dict[str, object]:
@@ -217,17 +219,19 @@ def _require(name: str, top: Section) -> None:
 
 
 def _tuner(top: Section, optimize_mode: object, source: Source) -> dict[str, object] | None:
-    """The canonical section of the tuner, Auto's if there is none, for objectives TPE's; an advisor of NNI is a tuner
-    here."""
+    """The canonical section of the tuner. Default: Auto, for objectives TPE.
+
+    An advisor of NNI is a tuner here.
+    """
     is_left_out = not (top.has("tuner") or top.has("advisor"))
     if is_left_out and optimize_mode is None and top.has("objectives"):
         return {"name": "TPE"}
     if optimize_mode is not None:
         if is_left_out:
             return {"name": "Auto", "classArgs": {"optimize_mode": optimize_mode}}
-        top.refuse("optimizeMode", "stands instead of a tuner, and one is given; write tuner.classArgs.optimize_mode")
+        top.refuse("optimizeMode", "replaces tuner, and tuner is set, too; write tuner.classArgs.optimize_mode")
     if top.has("advisor") and top.has("tuner"):
-        top.refuse("advisor", "an advisor is a tuner and an assessor in one, and tuner is given too; keep one")
+        top.refuse("advisor", "an advisor is both tuner and assessor, and tuner is set, too; keep one")
     elif top.has("advisor"):
         return _algorithm(top, "advisor", TUNERS, source)
     _require("tuner", top)
@@ -258,7 +262,7 @@ def _training_service(top: Section, fields: Mapping[str, object], source: Source
     shared = {name: fields[name] for name in SHARED if fields.get(name) is not None}
     sections = read_platforms(raw, ("trainingService",), shared, source)
     if "trialGpuMemory" in shared and sections and not any("trialGpuMemory" in section for section in sections):
-        top.refuse("trialGpuMemory", "no platform of this experiment goes by it; remove this field")
+        top.refuse("trialGpuMemory", "no platform of this experiment uses it; remove this field")
     return sections
 
 
@@ -268,11 +272,11 @@ def _refuse_impossible(top: Section, fields: Mapping[str, object]) -> None:
             top.refuse(name, message)
     if isinstance(fields.get("maxFailedTrials"), str) and fields.get("maxTrialNumber") is None:
         top.refuse(
-            "maxFailedTrials", "a percentage is one of maxTrialNumber, which is not set; set it, or give a number"
+            "maxFailedTrials", "a percentage requires maxTrialNumber, which is not set; set it, or give a number"
         )
 
 
-#: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, where no folder was changed before.
+#: ``python3 -u train.py``, ``bash trial.sh`` or ``./trial``, without a `cd` before it.
 _NAME = r"[\w.][\w./-]*"
 _RUN_FILE = re.compile(
     rf"(?:python[\d.]*(?:\s+-[uBOEIsS]+)*\s+(?={_NAME}\.py\b)|(?:ba|da|z)?sh(?:\s+-[eux]+)*\s+|(?=\./))"
@@ -281,7 +285,7 @@ _RUN_FILE = re.compile(
 
 
 def _check_trial_file(fields: Mapping[str, object], sections: Sequence[Mapping[str, object]], source: Source) -> None:
-    """Warns where the code directory lacks the file that a command runs. It only warns: an image may bring the file.
+    """Warn if the code directory lacks the file that a command runs; an image may contain the file.
 
     `fields`: of the whole config.
     """
@@ -297,9 +301,9 @@ def _check_trial_file(fields: Mapping[str, object], sections: Sequence[Mapping[s
 def _commands(
     fields: Mapping[str, object], sections: Sequence[Mapping[str, object]]
 ) -> Iterator[tuple[Path, str, str]]:
-    """The commands of trials: (where it is written, the command, the code directory that it runs in).
+    """The commands of trials: (place in the config, command, code directory).
 
-    The first is the top level's; then come those of services that have a command or code directory of their own.
+    First the top level's, then those of services with their own command or code directory.
     """
     told = fields.get("trialCommand"), fields.get("trialCodeDirectory")
     found: list[tuple[Path, object, object]] = [(("trialCommand",), *told)]

@@ -32,7 +32,7 @@ def names(noun: str) -> tuple[str, ...]:
 
 
 def fields(noun: str) -> dict[str, str]:
-    """The fields of an algorithm that a message may be about: path in the file → path in the second format."""
+    """The fields of an algorithm for messages: path in the file → path in the second format."""
     places = {
         name_field(noun): "name",
         "className": "className",
@@ -44,7 +44,7 @@ def fields(noun: str) -> dict[str, str]:
 
 
 def convert_algorithm(raw: object, noun: str, source: Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The section of an algorithm in the second format, and its fields that stand at the config's top level there."""
+    """The section of an algorithm in the second format, and its fields that belong to the top level there."""
     path: Path = (noun,)
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{{name_field(noun)}: …}}, not {kind(raw)}")
@@ -64,14 +64,14 @@ def _which(section: Section, noun: str, source: Source) -> dict[str, Any]:
     name, given = name_field(noun), [one for one in _CLASS if section.has(one)]
     if section.has(name):
         for one in given:
-            section.refuse(one, f"belongs to a class of your own, and {name} is given too; keep one")
+            section.refuse(one, f"belongs to your own class, and {name} is set, too; keep one")
         return {"name": section.raw(name)}
     missing = [one for one in _CLASS if one not in given]
     if not given:
-        section.require(name, f"name a built-in {noun}, or give {', '.join(_CLASS)} of your own")
+        section.require(name, f"name a built-in {noun}, or set {', '.join(_CLASS)} for your own")
     elif missing:
         for one in missing:
-            section.require(one, f"a class of your own has {', '.join(_CLASS)}")
+            section.require(one, f"your own class requires {', '.join(_CLASS)}")
     return {} if missing else _class(section, source)
 
 
@@ -86,26 +86,26 @@ def _class(section: Section, source: Source) -> dict[str, Any]:
 def _module_file(raw: object, directory: str | None, source: Source) -> str:
     name = text(raw)
     if not name.endswith(".py"):
-        raise ValueError("must name a Python file, with .py at its end")
+        raise ValueError("must name a Python file that ends with .py")
     path = os.path.join(source.path(directory or "."), name)
     if directory is not None and not source.elsewhere and not os.path.isfile(path):
         raise ValueError(f"there is no file {path}; relative paths start at {source.directory}")
     return name
 
 
-#: Fields that the second format has no place for → why that harms nothing.
+#: Fields without a counterpart in the second format → why nothing is lost.
 LOST: Mapping[str, str] = {
     "authorName": "the second format has no author",
     "description": "the second format has no description",
 }
-#: Tuners that need no search space.
+#: Tuners without a search space.
 _WITHOUT_SPACE = ("networkmorphism",)
 
 
 def check_first_format(
     file: Mapping[str, Any], config: dict[str, Any], found: list[Found], tables: list[FirstFormat], source: Source
 ) -> None:
-    """Checks a file of the first format: refuses and warns in `source`, and completes `config`."""
+    """Check a file of the first format: note problems in `source` and complete `config`."""
     _check_algorithms(config, source)
     for table in tables:
         for path in _missing(table.required, file):
@@ -114,7 +114,7 @@ def check_first_format(
             source.refuse(steps(name), sentence)
         for one in found:
             if one.pattern in table.dropped:
-                source.warn(one.path, "NO_EFFECT", f"changes nothing: {table.dropped[one.pattern]}")
+                source.warn(one.path, "NO_EFFECT", f"has no effect: {table.dropped[one.pattern]}")
 
 
 def _check_algorithms(config: dict[str, Any], source: Source) -> None:
@@ -122,7 +122,7 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
         for other in ("tuner", "assessor"):
             if other in config:
                 source.refuse(
-                    (other,), "advisor is given too, which is a tuner and an assessor in one; keep it or the others"
+                    (other,), "advisor is set, too, and is both tuner and assessor; keep either advisor or the others"
                 )
         return
     if "tuner" not in config and "optimizeMode" not in config:
@@ -133,7 +133,7 @@ def _check_algorithms(config: dict[str, Any], source: Source) -> None:
         if "className" in tuner or (str(tuner.get("name", "")).lower() in _WITHOUT_SPACE):
             config["searchSpace"] = {}
         else:
-            source.refuse(("searchSpacePath",), "is required and not set; name a file that holds a search space")
+            source.refuse(("searchSpacePath",), "is required and not set; name a file with a search space")
 
 
 def _missing(required: Iterable[str], file: Mapping[str, Any]) -> Iterator[Path]:

@@ -1,6 +1,6 @@
-"""The tables of NNI's first config format: what a file holds at which path, and where in the second format that goes.
+"""The tables of NNI's first config format: path in a file → path in the second format.
 
-Paths are dotted, ``[]`` stands for every entry of a list; see `platform_kit.section_model`.
+Paths are dotted; ``[]`` stands for every entry of a list. See `platform_kit.section_model`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Found:
 
 
 class Tree:
-    """The paths that a file may have, as one mapping within another; ``None`` at their ends."""
+    """The paths that a file may have, as nested mappings with ``None`` at the leaves."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.root: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class Tree:
             node.setdefault(last, None)
 
     def read(self, values: Mapping[str, object], source: Source) -> list[Found]:
-        """All values that are set. A field that has no place is refused in `source`."""
+        """All values that are set. Unknown fields are refused in `source`."""
         return list(self._read_mapping(values, self.root, (), "", source))
 
     def _read_mapping(
@@ -77,7 +77,7 @@ class Tree:
             return
         for number, item in enumerate(raw):
             if item == {}:
-                source.refuse((*path, number), "is empty; remove it, or say what it is")
+                source.refuse((*path, number), "is empty; remove it, or set a value")
             yield from self._read(item, node, (*path, number), pattern, source)
 
 
@@ -93,7 +93,7 @@ def place(target: str, positions: tuple[int, ...]) -> Path:
 
 
 def put(config: dict[str, Any], path: Path, value: object) -> None:
-    """Sets a value unless one is set; makes the lists and mappings above it."""
+    """Set a value unless one is set; create the lists and mappings above it."""
     node: Any = config
     for step, following in itertools.pairwise(path):
         node = _enter(node, step, [] if isinstance(following, int) else {})
@@ -127,7 +127,7 @@ def foreign_names(fields: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
 
 def _other_names(pairs: Iterable[tuple[str, str]]) -> dict[Path, dict[str, str]]:
-    """`pairs`: a field's path in one format and in the other; what they call it, by its section in the one."""
+    """The names of fields, by section in the first of two formats. `pairs`: a field's path in both."""
     names: dict[Path, dict[str, str]] = {}
     for here, there in pairs:
         *above, last = split(here)

@@ -1,7 +1,7 @@
-"""The config of an experiment as NNI's database has it in the first format, until 2.2 → the canonical one.
+"""Converts the first-format config in the database of NNI up to 2.2 to the canonical form.
 
-It is no file of that format: the search space is text, durations are seconds, and what a file says of the trial and its
-platform is a list of keys and values, `clusterMetaData`.
+It differs from a file of that format: the search space is text, durations are seconds, and the settings of trial and
+platform are a list of keys and values, `clusterMetaData`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from nni_manager.config.reading.source import Source
 from nni_manager.domain.errors import ConfigInvalid
 
 _META = "clusterMetaData"
-#: Stands for the search space while the rest is converted: a file of the first format names a file.
+#: Placeholder for the search space during conversion: a file of the first format names a file.
 _SPACE_FILE = "searchSpacePath"
-#: Fields of the section `trial` of a file, which a local experiment has as keys.
+#: Fields of a file's section `trial` that are keys in the config of a local experiment.
 _OF_TRIAL = ("command", "codeDir", "gpuNum")
 
 
 def is_mine(config: Mapping[str, object]) -> bool:
-    """Whether a stored config is one of the first format."""
+    """Whether a stored config has the first format."""
     return dialect_v1.PLATFORM in config
 
 
 def canonical(config: Mapping[str, Any], working_directory: str) -> dict[str, Any]:
-    """The canonical config. `working_directory`: where the experiment's folder is.
+    """The canonical config. `working_directory`: the parent of the experiment's folder.
 
-    Raises ConfigInvalid, with one problem, for one that cannot be converted.
+    Raises ConfigInvalid, with one problem, if the config cannot be converted.
     """
     source = Source(directory="/", stored=True, elsewhere=True, working_directory=working_directory)
     try:
@@ -47,8 +47,8 @@ def canonical(config: Mapping[str, Any], working_directory: str) -> dict[str, An
 
 def _refusal(reason: object) -> ConfigInvalid:
     return ConfigInvalid.of(
-        f"NNI stored this experiment in its first format, and it cannot be converted ({reason}): it can be viewed, but"
-        " not go on"
+        f"NNI stored this experiment in its first format, which cannot be converted ({reason}). You can view the"
+        " experiment, but not continue it"
     )
 
 
@@ -57,7 +57,7 @@ def _search_space(given: object) -> object:
 
 
 def _file(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The file that NNI made the config of. 2.x has some fields in both formats; those of the first are kept."""
+    """The file that NNI made the config from. Of fields that 2.x has in both formats, the first format's are kept."""
     known = {*dialect_v1.COMMON, *first_format.LOST, *KINDS, dialect_v1.PLATFORM, "sharedStorage"}
     file = {name: value for name, value in config.items() if name in known and value is not None}
     for noun in KINDS:
@@ -70,7 +70,7 @@ def _file(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _algorithm(section: Mapping[str, Any], noun: str) -> dict[str, Any]:
-    """The section without what NNI added to it."""
+    """The section without the fields that NNI added."""
     return {name: value for name, value in section.items() if name in first_format.names(noun) and value is not None}
 
 

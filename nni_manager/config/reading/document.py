@@ -13,7 +13,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 MAX_DEPTH = 60
-#: The most values in one file, aliases expanded; and the most that are looked at to find out.
+#: Maximum number of values in a file, aliases expanded; and of values that are examined to count them.
 MAX_VALUES = 200_000
 
 
@@ -27,7 +27,7 @@ class Unreadable(Exception):
 
 
 class Patience:
-    """A time limit of reading a text, in seconds; another thread than the reading one may call `end`."""
+    """A time limit for reading a text, in seconds. Any thread may call `end`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -35,30 +35,30 @@ class Patience:
         self._callbacks: list[Callable[[], object]] = []
 
     def on_end(self, callback: Callable[[], object]) -> None:
-        """Registers a callback for the end of the limit; called at once after the end, and perhaps twice."""
+        """Register a callback for the end of the limit; it may be called twice, and at once if the limit is over."""
         self._callbacks.append(callback)
         if self._over_s == 0.0:
             callback()
 
     def end(self) -> None:
-        """Ends the time now: the result is not wanted any more."""
+        """End the time now: the result is no longer needed."""
         self._over_s = 0.0
         for callback in self._callbacks:
             callback()
 
     def check(self, line: int) -> None:
-        """Raises Unreadable when the time is over. `line`: the line that is being read, 1-based."""
+        """Raise Unreadable when the time is over. `line`: the line being read, 1-based."""
         if time.monotonic() > self._over_s:
-            raise Unreadable(f"takes longer than {self._seconds:g} s to be read; make it smaller", line)
+            raise Unreadable(f"takes longer than {self._seconds:g} s to read; make it smaller", line)
 
 
-#: The time limit of the current call; None: no limit.
+#: Time limit of the current call; None: unlimited.
 patience: ContextVar[Patience | None] = ContextVar("patience", default=None)
 
 
 @dataclass(slots=True)
 class Node:
-    """A value, with the line on which its key stands, or in a list the value itself."""
+    """A value, with the line of its key, or in a list its own line."""
 
     value: Any
     line: int
@@ -76,7 +76,7 @@ class Document:
 
     @cached_property
     def top(self) -> Mapping[str, Any]:
-        """The values at the top of the file by folded name; empty: it is no mapping."""
+        """The values at the top of the file by folded name; empty if the file is not a mapping."""
         values = self.root.value if isinstance(self.root.value, dict) else {}
         return {fold(name): value for name, value in values.items()}
 

@@ -1,8 +1,8 @@
 """The formats of single values.
 
 Each function takes a raw value and returns its canonical form, or raises ValueError with the end of a sentence that
-begins with the field's name. No text repeats a value that may be a secret. `plain_value` comes before: it reads what
-stands without quotes.
+begins with the field's name. No text repeats a value that may be a secret. `plain_value` is called first; it reads
+unquoted scalars.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def flag(raw: object) -> bool:
 
 
 def _meant(raw: object) -> str:
-    """The advice to write true or false, for a word of YAML 1.1 that meant one of them; else empty."""
+    """The advice to write true or false instead of a truth value of YAML 1.1, such as ``yes``; else empty."""
     word = _FLAGS.get(raw.lower()) if isinstance(raw, str) else None
     return f"; write {word}" if word else ""
 
@@ -124,13 +124,13 @@ def kept_checkpoints(raw: object) -> str:
 
 
 def number_kept(kept: str) -> int | None:
-    """How many trials that ended well keep their checkpoints, by a value of `kept_checkpoints`; None: all."""
+    """The number of successful trials that keep their checkpoints, from a `kept_checkpoints` value; None: all."""
     found = _KEPT.fullmatch(kept)
     return int(found[1]) if found is not None else {"all": None, "none": 0}[kept]
 
 
 def part_of(limit: int | str, total: int | None) -> int | None:
-    """The number that a `count_or_share` means of `total`, rounded down; None: a share without a total."""
+    """The number that a `count_or_share` stands for, rounded down; None: a share without a `total`."""
     if isinstance(limit, int) or total is None:
         return limit if isinstance(limit, int) else None
     return total * int(limit.removesuffix("%")) // 100
@@ -183,21 +183,23 @@ _VARIABLE = re.compile(r"[^=\0\s]+")
 
 
 def variable_names(raw: object) -> list[str]:
-    """Names of variables of an environment, each once; an empty list is one."""
+    """Names of environment variables, each once; the list may be empty."""
     if not isinstance(raw, list) or not all(isinstance(name, str) and _VARIABLE.fullmatch(name) for name in raw):
-        raise ValueError("must be a list of names of variables, such as [PATH, HOME]")
+        raise ValueError("must be a list of names of environment variables, such as [PATH, HOME]")
     return list(dict.fromkeys(raw))
 
 
 def experiment_ids(raw: object) -> list[str]:
     """Ids of experiments, each once."""
     if not isinstance(raw, list) or not all(isinstance(one, str) and EXPERIMENT_ID.fullmatch(one) for one in raw):
-        raise ValueError("must be a list of ids of experiments, such as [a1b2c3d4]; put one of digits alone in quotes")
+        raise ValueError(
+            "must be a list of experiment ids, such as [a1b2c3d4]; put an id that has only digits in quotes"
+        )
     return list(dict.fromkeys(raw))
 
 
 def kind(raw: object) -> str:
-    """The kind of a value, in words and without the value."""
+    """The kind of a value, as text for messages, without the value."""
     names = {bool: "true or false", int: "a whole number", float: "a fraction", str: "text", list: "a list"}
     return names.get(type(raw), "a mapping" if isinstance(raw, dict) else "nothing")
 
@@ -205,7 +207,7 @@ def kind(raw: object) -> str:
 def _number(raw: object) -> float:
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         raise ValueError(f"must be a number, not {kind(raw)}")
-    if not abs(raw) <= 1e300:  # so that "not a number" falls out too
+    if not abs(raw) <= 1e300:  # this form refuses NaN, too
         raise ValueError("must be a finite number")
     return raw
 
@@ -242,7 +244,7 @@ def plain_value(text: str) -> bool | int | float | str | None:
     """The value of an unquoted scalar, or its text. Numbers are those of YAML 1.2, truth values those of YAML 1.1, in
     which NNI's files are written: ``yes``, ``no``, ``on`` and ``off``, too.
 
-    Variables of the environment are read so, too, and need no YAML library for it.
+    Environment variables are read in this way, too, without the YAML library.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -257,8 +259,7 @@ def plain_value(text: str) -> bool | int | float | str | None:
 
 
 def local_users(raw: object) -> bool | frozenset[int]:
-    """True: all users; else the ids of those that are named, in a list or with commas between them. Raises
-    ValueError."""
+    """True: all users; else the ids of the named users, from a list or comma-separated text. Raises ValueError."""
     if isinstance(raw, bool):
         return raw
     names = raw.split(",") if isinstance(raw, str) else raw
@@ -271,29 +272,29 @@ def _uid(name: str) -> int:
     try:
         return pwd.getpwnam(name).pw_uid
     except (KeyError, ValueError):
-        raise ValueError(f"names {name!r}, which is no user of this machine") from None
+        raise ValueError(f"names {name!r}, which is not a user of this machine; correct the name") from None
 
 
-#: Placeholders that a printed example leaves to be filled in: ``${your token}``, ``{your_server}``, ``<your-name>``.
-#: Commands, arguments of algorithms, search spaces, pod templates and job configurations are never searched: braces and
-#: angle brackets have a meaning there.
+#: Placeholders in printed examples, to be replaced: ``${your token}``, ``{your_server}``, ``<your-name>``.
+#: Commands, arguments of algorithms, search spaces, pod templates and job configurations are not searched, because
+#: braces and angle brackets have a meaning there.
 _PLACEHOLDER_WORDS = r"[A-Za-z_][\w .,-]*"
 _ANY = re.compile(rf"\$?\{{\s*{_PLACEHOLDER_WORDS}\}}|<{_PLACEHOLDER_WORDS}>")
 _YOUR = re.compile(r"\$?\{\s*your[^{}]*\}|<\s*your[^<>]*>", re.IGNORECASE)
 
 
 def refuse_placeholders(raw: object) -> None:
-    """Refuses every placeholder, where a path, a name or an address is meant. Raises ValueError that names them."""
+    """Refuse every placeholder in a path, a name or an address. Raises ValueError that names them."""
     _refuse_all(_ANY.finditer(_searched(raw)))
 
 
 def refuse_your_placeholders(raw: object) -> None:
-    """Refuses placeholders that say ``your``, where braces may have a meaning. Raises ValueError."""
+    """Refuse placeholders with ``your`` in text where braces may have a meaning. Raises ValueError."""
     _refuse_all(_YOUR.finditer(_searched(raw)))
 
 
 def refuse_one_placeholder(raw: object) -> None:
-    """Refuses text that is one placeholder and nothing else, where anything may be meant, as in a password.
+    """Refuse text that consists of one placeholder, in free text such as a password.
 
     ``${VARIABLE}`` refers to a variable and is not refused. Raises ValueError.
     """
@@ -307,7 +308,7 @@ def refuse_one_placeholder(raw: object) -> None:
 
 
 def _searched(raw: object) -> str:
-    """The text of a value; empty for one without. `{your_server}` without quotes is a mapping of one key to nothing."""
+    """The text of a value, or empty. `{your_server}` without quotes is a mapping of one key to null."""
     if isinstance(raw, dict) and len(raw) == 1 and None in raw.values():
         return f"{{{next(iter(raw))}}}"
     return raw if isinstance(raw, str) else ""
@@ -320,4 +321,4 @@ def _refuse_all(found: Iterable[re.Match[str]]) -> None:
 
 
 def _refuse(text: str) -> None:
-    raise ValueError(f"the placeholder {text} is still there; put the real value in its place")
+    raise ValueError(f"contains the placeholder {text}; replace it by the real value")

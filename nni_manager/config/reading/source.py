@@ -1,4 +1,4 @@
-"""Files that users write: read whole, as UTF-8, with a refusal that names file and line."""
+"""Reads files that users write, as UTF-8. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nni_manager.config.reading.document import Document, Path
 from nni_manager.domain.errors import ConfigInvalid, Problem
 from nni_manager.domain.experiment import ConfigWarning
 
-#: The most bytes of an experiment file, and of other files that users write.
+#: Maximum size of an experiment file and of other files that users write, in bytes.
 MAX_BYTES = 1024 * 1024
-#: The most bytes of a search space in a file of its own, which a program may have written.
+#: Maximum size of a search space file, which a program may have written, in bytes.
 MAX_SEARCH_SPACE_BYTES = 8 * 1024 * 1024
-#: Characters of a text that takes long to be read.
+#: Number of characters from which a text is large and takes long to read.
 LARGE_CHARACTERS = 64 * 1024
 
 
@@ -31,14 +31,14 @@ def read_text(path: str, most_bytes: int = MAX_BYTES) -> str:
 
 
 def too_large(most_bytes: int = MAX_BYTES) -> str:
-    """The sentence about a text that has more bytes."""
-    return f"larger than {most_bytes // 2**20} MiB; this is hardly the file you mean"
+    """The message about a text that is too large."""
+    return f"larger than {most_bytes // 2**20} MiB; name another file, or make it smaller"
 
 
 def _read_bytes(path: str, most_bytes: int) -> bytes:
     try:
         if os.path.exists(path) and not os.path.isfile(path):
-            raise ConfigInvalid.of("not a file; name the file itself", file=path)
+            raise ConfigInvalid.of("not a regular file; name a file", file=path)
         with open(path, "rb") as stream:
             return stream.read(most_bytes + 1)
     except OSError as error:
@@ -46,49 +46,49 @@ def _read_bytes(path: str, most_bytes: int) -> bytes:
         raise ConfigInvalid.of(sentence, file=path) from None
 
 
-#: How sentences about a field that is missing begin.
+#: Beginning of messages about a missing field.
 _REQUIRED = "is required"
-#: The most problems that are looked for: a file with so many is probably the wrong file.
+#: Maximum number of reported problems: a file with more is probably the wrong file.
 _MOST_PROBLEMS = 100
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """A config's text and the context of reading it; readers note problems here and go on.
+    """A config's text and the context of reading it.
 
-    So the user gets all problems at once.
+    Readers note problems here and continue, so that the user gets all problems at once.
     """
 
     #: The folder where relative paths start.
     directory: str
-    #: Whether a relative path is refused, as it starts nowhere: the text was written elsewhere.
+    #: Whether relative paths are refused, because the text was written on another machine.
     absolute_paths: bool = False
-    #: Where experiments' folders go when the config does not say.
+    #: Default parent of the experiments' folders.
     working_directory: str = "~/nni-experiments"
-    #: What messages call the file; empty when the text came without one.
+    #: The file's name in messages; empty for text without a file.
     file: str = ""
     document: Document | None = None
-    #: The data directory with the registered algorithms; empty: none are known.
+    #: Data directory with the registered algorithms; empty: none.
     data_directory: str = ""
-    #: Whether the daemon is on another machine: what only it can know is left to it.
+    #: Whether the daemon is on another machine, so that only it can check some values.
     elsewhere: bool = False
-    #: Whether the config was accepted before: what depends on this machine or release is not judged again.
-    #: Paths are kept then.
+    #: Whether the config was accepted before. Checks that depend on this machine or release are then skipped.
+
     stored: bool = False
-    #: The environment that references to variables are looked up in; None: references are not followed.
+    #: Environment in which references to variables are looked up; None: references are not resolved.
     environment: Mapping[str, str] | None = field(default=None, repr=False)
-    #: Reference → value, of secrets that were sent along.
+    #: Reference → value, of secrets in the request.
     sent_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     #: For a file in NNI's first format: path and message about the canonical config → those about the file.
     translate: Callable[[Path, str], tuple[Path, str]] | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
-    #: The warnings that were noted, see `warn`, by code, file, line and field.
+    #: Warnings, see `warn`, by code, file, line and field.
     found_warnings: dict[tuple[str, str, int, str], ConfigWarning] = field(default_factory=dict)
     #: Reference → value, of the secrets that were found.
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    #: Fields that the file calls by another name: path → the key in the file.
+    #: Fields that have another name in the file: path → the key in the file.
     _spellings: dict[Path, str] = field(default_factory=dict)
-    #: Other format's names of fields → what to write instead, by the path of their section.
+    #: Names of fields in the other format → what to write instead, by the path of their section.
     _foreign_names: dict[Path, dict[str, str]] = field(default_factory=dict)
     #: Fields that are missing because of another problem; see `expect_no_more`.
     _not_expected: set[Path] = field(default_factory=set)
@@ -99,7 +99,7 @@ class Source:
             self._add(Problem(message=message, field=name, file=self.file, line=line))
 
     def refuse(self, path: Path, message: str) -> None:
-        """Notes a problem, unless the field has one already: later ones usually follow from the first.
+        """Note a problem, unless the field has one already: later ones usually follow from the first.
 
         Raises ConfigInvalid when there are too many.
         """
@@ -108,20 +108,20 @@ class Source:
             self._add(self._problem(path, message))
 
     def expect_no_more(self, path: Path) -> None:
-        """Notes that a field is missing because of another problem, so that it is not reported as required."""
+        """Mark a field that is missing because of another problem. It is then not reported as required."""
         self._not_expected.add(path)
 
     def warn(self, path: Path, code: str, message: str) -> None:
-        """Notes a warning, one sentence that refuses nothing.
+        """Note a warning.
 
-        `code`: as `ExperimentWarning` has it. Nothing is noted of a stored config: its file was warned of.
+        `code`: as in `ExperimentWarning`. Stored configs are skipped: their warnings were given before.
         """
         if not self.stored:
             it = self._problem(path, message)
             self.pass_on(ConfigWarning(code=code, message=it.message, field=it.field, file=it.file, line=it.line))
 
     def pass_on(self, warning: ConfigWarning) -> None:
-        """Notes a warning, as `warn` does, that was found in another file that the config names."""
+        """Note a warning, like `warn`, from another file that the config names."""
         key = (warning.code, warning.file, warning.line, warning.field)
         self.found_warnings.setdefault(key, warning)
 
@@ -135,9 +135,9 @@ class Source:
         self._spellings[path] = key
 
     def note_foreign_names(self, path: Path, names: Mapping[str, str]) -> None:
-        """Notes names of the other format that have no place in sections at `path` (positions in lists left out).
+        """Note names of the other format that do not exist in sections at `path` (without positions in lists).
 
-        Each has what the user is to write instead.
+        `names`: name → what to write instead.
         """
         self._foreign_names.setdefault(path, {}).update(names)
 
@@ -164,14 +164,14 @@ class Source:
         self._add(problem, f"{problem.file}:{problem.line}:{problem.field}")
 
     def check(self) -> None:
-        """Raises ConfigInvalid when there is a problem; the problems are in the order of their lines."""
+        """Raise ConfigInvalid with the noted problems, in the order of their lines, if there are any."""
         if self.problems:
             raise ConfigInvalid(sorted(self.problems.values(), key=lambda problem: problem.line), self.warnings)
 
     def check_text(self, raw: object) -> None:
-        """Raises ValueError for text with a NUL character, which the operating system cannot represent."""
+        """Raise ValueError for text with a NUL character, which the operating system cannot represent."""
         if isinstance(raw, str) and "\0" in raw and not self.stored:
-            raise ValueError("holds a NUL character, which ends every text to the operating system; remove it")
+            raise ValueError("holds a NUL character; remove it")
 
     def path(self, raw: str) -> str:
         """The path made absolute, ``~`` expanded, symbolic links resolved; a stored one stays as it is."""
@@ -182,32 +182,31 @@ class Source:
     def given_path(self, raw: str) -> str:
         """A path that the config gives, as by `path`. Raises ValueError for a relative one that is refused."""
         if self.absolute_paths and not os.path.isabs(os.path.expanduser(raw)):
-            raise ValueError(f"{raw} must be an absolute path: it is looked for on the daemon's machine")
+            raise ValueError(f"{raw} must be an absolute path, because the daemon is on another machine")
         return self.path(raw)
 
     def existing_directory(self, raw: str) -> str:
-        """The path of a folder, as by `path`. Raises ValueError when there is no such folder."""
+        """The path of a folder, as by `path`. Raises ValueError if the folder does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isdir(path):
             raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
         return path
 
     def makeable_directory(self, raw: str) -> str:
-        """The path of a folder to be made, as by `path`; makes nothing. Raises ValueError when none can be made
-        there."""
+        """The path of a folder to create, as by `path`; does not create it. Raises ValueError if that is impossible."""
         path = self.given_path(raw)
         if not (self.stored or self.elsewhere):
             place = _nearest(path)
             if not os.path.isdir(place):
-                raise ValueError(f"{path} cannot be made: {place} is no folder; name another one")
+                raise ValueError(f"{path} cannot be created: {place} is not a folder; name another one")
             if not os.access(place, os.W_OK | os.X_OK):
-                raise ValueError(f"{path} cannot be made: {place} is not yours to write to; name another one")
+                raise ValueError(f"{path} cannot be created: you may not write to {place}; name another folder")
         return path
 
     def program(self, raw: str) -> str:
-        """The program to run: a name stays, for a PATH to find it; a path is made absolute.
+        """The program to run: a name is kept, to be found on a PATH; a path is made absolute.
 
-        A link is kept: a virtual environment's Python is a link to another.
+        Links are kept, because a virtual environment's Python is a link to another Python.
         """
         if self.stored or self.elsewhere or "/" not in raw:
             return raw
@@ -215,14 +214,14 @@ class Source:
         return os.path.abspath(os.path.join(self.directory, os.path.expanduser(raw)))
 
     def existing_file(self, raw: str) -> str:
-        """The path of a file, as by `path`. Raises ValueError when there is no such file."""
+        """The path of a file, as by `path`. Raises ValueError if the file does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isfile(path):
             raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
         return path
 
     def _add(self, problem: Problem, key: str = "") -> None:
-        """Notes a problem under its key. Raises ConfigInvalid at the hundredth problem."""
+        """Note a problem under its key. Raises ConfigInvalid at the hundredth problem."""
         self.problems.setdefault(key or problem.field, problem)
         if len(self.problems) >= _MOST_PROBLEMS:
             self.check()
@@ -238,7 +237,7 @@ def _nearest(path: str) -> str:
         except (FileNotFoundError, NotADirectoryError):
             place = os.path.dirname(place)
         except OSError as error:  # the name is too long, or we may not look there
-            raise ValueError(f"{path} cannot be made: {error.strerror}; name another one") from None
+            raise ValueError(f"{path} cannot be created: {error.strerror}; name another folder") from None
 
 
 def spell(path: Path) -> str:

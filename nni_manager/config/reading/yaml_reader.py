@@ -1,9 +1,8 @@
-"""A text in YAML or JSON → a `Document`, read here or, where it is large, in a process of its own.
+"""Parses YAML or JSON into a `Document`. Large texts are parsed in a separate process.
 
-Values are what JSON can hold. `scalars.plain_value` reads scalars, keys are text, nothing is constructed from tags.
-Depth, expanded size and work are bounded, so that no file can exhaust the daemon; and reading ends with its time limit.
-The process ends after some seconds whatever the YAML library does then. A thread could not be ended: it would outlive
-the request that it reads for, and the end of the daemon.
+Values are those of JSON. `scalars.plain_value` reads scalars; keys are text; tags are refused. Depth, expanded size and
+time are limited, so that no file can exhaust the daemon. The process can be killed at the time limit; a thread would
+outlive its request and delay the end of the daemon.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from trial_runner.wire.shortage import tried_again
 
 
 def read(text: str, file: str) -> Document:
-    """The document in a text that messages call `file`. Raises ConfigInvalid."""
+    """The document in a text; `file` names it in messages. Raises ConfigInvalid."""
     try:
         return parse(text)
     except Unreadable as error:
@@ -36,19 +35,19 @@ def read(text: str, file: str) -> Document:
 def parse(text: str) -> Document:
     """The document in a text, which is one document of YAML or JSON. Raises Unreadable.
 
-    A large one is read in a process of its own, which can be ended.
+    A large text is parsed in a separate process, which can be killed.
     """
     return parse_here(text) if len(text) <= LARGE_CHARACTERS else _parse_apart(text)
 
 
-#: Seconds that a text may take.
+#: Time limit for a text, in seconds.
 LIMIT_S = 10
 
 
 def _parse_apart(text: str) -> Document:
-    """As `parse_here`. Raises Unreadable, also when the time limit is over."""
+    """Like `parse_here`, in a separate process. Raises Unreadable, also at the time limit."""
     waiting = patience.get()
-    # -P: a folder that it happens to be started in has no modules for it
+    # -P: do not import modules from the current folder
     command = [sys.executable, "-P", "-m", __name__, str(LIMIT_S)]
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with tried_again(lambda: subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)) as child:
@@ -66,8 +65,8 @@ def _parse_apart(text: str) -> Document:
     if waiting is not None:
         waiting.check(0)
     if child.returncode == -signal.SIGALRM:
-        raise Unreadable(f"takes longer than {LIMIT_S} s to be read; make it smaller")
-    raise Unreadable("cannot be read: the process that reads it has failed; make it smaller")
+        raise Unreadable(f"takes longer than {LIMIT_S} s to read; make it smaller")
+    raise Unreadable("cannot be read: the process that parses it failed; make it smaller")
 
 
 def main() -> None:
@@ -85,26 +84,26 @@ def main() -> None:
 _CORE = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {_CORE + name for name in ("int", "float", "bool", "null")}
 _TAGS = _PLAIN_TAGS | {_CORE + name for name in ("str", "map", "seq")} | {None, "!"}
-#: A line of three dots: in a printed example, fields left out; to YAML, and at the end of a text, its end.
+#: A line of three dots: omitted fields in a printed example; to YAML, the end of the document.
 _ELLIPSIS = re.compile(r"^\.\.\.[ \t]*\r?$", re.MULTILINE)
-_ELLIPSIS_FAULT = "'...' stands for fields that are not printed; put them in its place"
+_ELLIPSIS_FAULT = "'...' stands for omitted fields; replace it by the real fields"
 #: How JSON escapes a character beyond U+FFFF, such as an emoji; a backslash before it makes plain text of it.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
-_SECOND_DOCUMENT = "a line of '---' or '...' has ended the config before this; remove that line"
+_SECOND_DOCUMENT = "a line of '---' or '...' ends the config before this line; remove it"
 _TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 _TOO_MANY = f"holds more than {MAX_VALUES} values, aliases expanded"
 #: Values between two checks of the time limit.
 _CHECKED_EVERY = 1000
-#: The most lines that begin with %. No config needs any, and libyaml compares each with all before it.
+#: Maximum number of lines that begin with %. Configs do not need them, and libyaml compares each with all before it.
 _MOST_DIRECTIVES = 100
-# libyaml where PyYAML was built with it
+# libyaml, if PyYAML was built with it
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def parse_here(text: str) -> Document:
     """The document in a text, which is one document of YAML or JSON. Raises Unreadable."""
     if text.lstrip().startswith(("{", "[")):
-        text = text.replace("\t", " ")  # YAML knows no tab between tokens, JSON does; neither allows it in a string
+        text = text.replace("\t", " ")  # JSON allows tabs between tokens, YAML does not; neither allows them in strings
         text = _PAIR.sub(_joined, text)
     if text.count("\n%") > _MOST_DIRECTIVES:
         raise Unreadable(f"more than {_MOST_DIRECTIVES} lines begin with %; put text in quotes")
@@ -116,14 +115,14 @@ def parse_here(text: str) -> Document:
         return document
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = len(text.splitlines()) or 1  # libyaml finds what is missing at the end in the line after it
+        last = len(text.splitlines()) or 1  # libyaml reports what is missing at the end in the line after the last
         raise Unreadable(_complaint(error), min(mark.line + 1, last) if mark else 0) from None
     except (yaml.YAMLError, UnicodeEncodeError):
-        raise Unreadable("holds a character that no text file may hold; save it again as plain UTF-8 text") from None
+        raise Unreadable("holds a character that is not allowed in text; save the file as plain UTF-8") from None
 
 
 def _without_ellipses(text: str) -> tuple[str, int]:
-    """The text without lines of three dots behind which something stands, and the first one's line; 0: it has none."""
+    """The text without lines of three dots that are not at its end, and the line of the first; 0: none."""
     last = text.rfind("\n", 0, len(text.rstrip())) + 1
     before, rest = text[:last], text[last:]
     first = _ELLIPSIS.search(before)
@@ -133,7 +132,7 @@ def _without_ellipses(text: str) -> tuple[str, int]:
 
 
 def _joined(pair: re.Match[str]) -> str:
-    """The YAML escape of a character that JSON escapes in two halves, which YAML does not know."""
+    """The YAML escape of a character that JSON escapes as a surrogate pair, which YAML does not allow."""
     high, low = int(pair[2], 16), int(pair[3], 16)
     return rf"{pair[1]}\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
@@ -141,20 +140,20 @@ def _joined(pair: re.Match[str]) -> str:
 def _complaint(error: yaml.MarkedYAMLError) -> str:
     if "document start" in (error.problem or ""):
         return _SECOND_DOCUMENT
-    if "nesting depth" in (error.problem or ""):  # libyaml has a bound of its own, and may read ahead
+    if "nesting depth" in (error.problem or ""):  # libyaml has its own limit, and may read ahead
         return _TOO_DEEP
     return f"not valid YAML: {error.problem or error.context}; check indentation, colons, quotes and brackets"
 
 
 class _Builder:
-    """Makes nodes of the YAML parser's events."""
+    """Builds nodes from the YAML parser's events."""
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
         self._anchors: dict[str, Node] = {}
         self._faults: list[tuple[Path, int, str]] = []
         self._patience = patience.get()
-        #: Values that were looked at.
+        #: Number of values examined.
         self._work = 0
 
     def document(self) -> Document:
@@ -176,7 +175,7 @@ class _Builder:
             raise Unreadable(_TOO_DEEP, _line(event))
         self._count(1, event)
         if event.tag not in _TAGS:
-            self._fault(path, event, "'!' begins a YAML tag, and tags are not used here; put text in quotes")
+            self._fault(path, event, "'!' begins a YAML tag, and tags are not supported; put text in quotes")
         node = self._build(event, path)
         if node.size > MAX_VALUES:
             raise Unreadable(_TOO_MANY, _line(event))
@@ -192,7 +191,7 @@ class _Builder:
             self._patience.check(_line(event))
 
     def _alias(self, event: Any) -> Node:
-        if event.anchor not in self._anchors:  # the text may be a secret: it is not repeated
+        if event.anchor not in self._anchors:  # the text may be a secret: do not repeat it
             raise Unreadable("'*' begins an alias, and its anchor is missing; put text in quotes", _line(event))
         original = self._anchors[event.anchor]
         return Node(original.value, _line(event), original.children, original.size)
@@ -226,7 +225,7 @@ class _Builder:
         return Node(values, _line(event), children, _size_of(children.values()))
 
     def _merge(self, children: dict[str, Node], merged: list[Node], event: Any) -> None:
-        """Adds what ``<<: *other`` brings and the mapping itself does not give."""
+        """Add the values of ``<<: *other`` that the mapping itself does not set."""
         for node in merged:
             others = node.children if isinstance(node.children, list) else [node]
             for other in others:

@@ -39,12 +39,12 @@ FIRST_FORMAT = {
     "classFileName": "className: module.Class",
     "gpuIndices": "tunerGpuIndices at the top level",
 }
-#: Names of files may have hyphens, and begin with a digit: the module is imported by its name.
+#: File names may contain hyphens and begin with a digit: the module is imported by name.
 _CLASS_NAME = re.compile(r"([\w-]+\.)+[^\W\d]\w*")
 
 
 def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -> dict[str, object]:
-    """The canonical section of an algorithm; what is wrong with it is noted in `source`."""
+    """The canonical section of an algorithm. Problems are noted in `source`."""
     if not isinstance(raw, dict):
         source.refuse(path, f"must be a mapping such as {{name: {family.names[0]}}}, not {kind(raw)}")
         return {}
@@ -53,7 +53,7 @@ def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -
     for name in ("name", "className", "codeDirectory") if not source.stored else ():
         section.take(name, scalars.refuse_your_placeholders)
     if section.has("name") == section.has("className"):
-        which = "both are set; keep one" if section.has("name") else "none is set"
+        which = "both are set; keep one" if section.has("name") else "neither is set"
         source.refuse(path, f"needs either name (a built-in {family.kind}) or className (your own); {which}")
         return {}
     return _built_in(section, family, source) if section.has("name") else _user_class(section, source)
@@ -61,7 +61,7 @@ def read_algorithm(raw: object, path: Path, family: Catalogue, source: Source) -
 
 def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, object]:
     if section.has("codeDirectory"):
-        section.refuse("codeDirectory", f"belongs to className; a built-in {family.kind} has none, remove it")
+        section.refuse("codeDirectory", f"belongs to className, not to a built-in {family.kind}; remove it")
     name = section.take("name", text)
     arguments = section.take("classArgs", mapping)
     if name is None:
@@ -86,9 +86,9 @@ def _built_in(section: Section, family: Catalogue, source: Source) -> dict[str, 
 def _other_class(
     name: str, family: Catalogue, arguments: Mapping[str, object], section: Section, source: Source
 ) -> dict[str, object] | None:
-    """The section with a class in place of the name: a registered one, or NNI's own. None: the name is another one.
+    """The section with a class, registered or NNI's own, in place of the name; None for other names.
 
-    The experiment then does not depend on later changes of the registration. Raises InvalidInput.
+    So the experiment does not depend on later changes of the registration. Raises InvalidInput.
     """
     if source.data_directory:
         registered = registered_algorithms.find(FilePath(source.data_directory), family.kind, name)
@@ -122,7 +122,7 @@ def _user_class(section: Section, source: Source) -> dict[str, object]:
     directory = section.take("codeDirectory", lambda raw: source.existing_directory(text(raw)))
     return _present(
         className=section.take("className", _class_name),
-        # in a stored config: a registered class that is installed has no folder
+        # in a stored config, a registered class that is installed has no folder
         codeDirectory=directory or (None if source.stored else source.path(".")),
         classArgs=section.take("classArgs", mapping),
     )
@@ -139,7 +139,7 @@ def _unknown(name: str, family: Catalogue) -> str:
     offered = family.names
     instead = f"use {' or '.join(offered)}, or your own class by className"
     if family.is_missing(name):
-        return f"the {family.kind} {name} is not in this version yet; {instead}, or register one by this name"
+        return f"the {family.kind} {name} is not in this version yet; {instead}, or register one with this name"
     other = ASSESSORS if family is TUNERS else TUNERS
     if (found := other.look_up(name)) is not None:
         its_place = f"{other.kind}: {{name: {found.name}}}"
@@ -157,11 +157,11 @@ _EXAMPLE = "objectives: {accuracy: maximize, latency: minimize}"
 
 
 def read_objectives(top: Section, source: Source) -> dict[str, object]:
-    """The canonical fields that the config sets; what is wrong with them is noted in `source`."""
+    """The canonical fields that the config sets. Problems are noted in `source`."""
     objectives = _read(top, _OBJECTIVES, _direction, source)
     constraints = _read(top, _CONSTRAINTS, lambda raw: str(parse_constraint(raw)), source)
     if top.has(_CONSTRAINTS) and not top.has(_OBJECTIVES):
-        top.refuse(_CONSTRAINTS, f"belongs to objectives, which is not set; add for example {_EXAMPLE}")
+        top.refuse(_CONSTRAINTS, f"requires objectives, which is not set; add for example {_EXAMPLE}")
     return {name: found for name, found in ((_OBJECTIVES, objectives), (_CONSTRAINTS, constraints)) if found}
 
 
@@ -198,7 +198,7 @@ def _direction(raw: object) -> str:
 
 
 def judge_algorithms(top: Section, fields: Mapping[str, Any], source: Source) -> None:
-    """Notes a tuner that needs objectives or does not support them, and an assessor together with objectives."""
+    """Note a tuner that requires or does not support objectives, and an assessor together with objectives."""
     if source.stored:
         return
     place = "advisor" if top.has("advisor") else "tuner"
@@ -211,7 +211,7 @@ def judge_algorithms(top: Section, fields: Mapping[str, Any], source: Source) ->
     if tuner:
         _judge_tuner(place, tuner, known, source)
     if top.has("assessor"):
-        top.refuse("assessor", "judges one number, but objectives is set; remove this field")
+        top.refuse("assessor", "uses one number, but objectives is set; remove this field")
 
 
 def _judge_tuner(place: str, tuner: Mapping[str, Any], known: Algorithm | None, source: Source) -> None:
@@ -248,12 +248,12 @@ def _model(name: str, made: Any, others: Mapping[str, Any]) -> type[BaseModel]:
 
 
 def _default(parameter: inspect.Parameter) -> object:
-    """The default; None for required arguments, for which `check_arguments` has its own message."""
+    """The default; None for required arguments, which `check_arguments` reports."""
     return None if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def _type(hint: Any, name: str) -> Any:
-    """The hint, with a model in place of a dataclass in it; null is always accepted."""
+    """The hint, with a model in place of a dataclass; null is always accepted."""
     group = next((part for part in get_args(hint) if isinstance(part, type) and is_dataclass(part)), None)
     return (hint if group is None else _model(name, group, {})) | None
 
@@ -261,7 +261,7 @@ def _type(hint: Any, name: str) -> Any:
 def _known(
     given: Mapping[str, Any], model: type[BaseModel], path: Path, owner: str, source: Source
 ) -> dict[str, object]:
-    """The arguments that the model has; others are refused in `source`."""
+    """The arguments that the model has. Others are refused in `source`."""
     fields = fields_of(model)
     known: dict[str, object] = {}
     for key, value in given.items():
@@ -277,5 +277,5 @@ def _known(
 
 def _unknown_argument(key: str, known: list[str], owner: str) -> str:
     guess = nearest(key, known)
-    takes = f"it takes {', '.join(known)}" if known else "it takes none"
-    return f"{owner} has no such argument; " + (f"did you mean {guess}?" if guess else takes)
+    takes = f"its arguments: {', '.join(known)}" if known else "it takes no arguments"
+    return f"{owner} does not have this argument; " + (f"did you mean {guess}?" if guess else takes)

@@ -12,10 +12,10 @@ from nni_manager.platform_kit.section_model import Part
 
 
 def _field(sentence: str, *, default: Any = None, marks: Mapping[str, Any] | None = None, **rules: Any) -> Any:
-    """A field with its sentence. `rules`: pydantic's. `marks`, in addition to those of `platform_kit.section_model`:
+    """A field with its description. `rules`: pydantic's. `marks`, in addition to those of `platform_kit.section_model`:
 
     * ``shown``: the default in the documentation, if it is not ``none``
-    * ``advice``: the end of the sentence that refuses a file without the field
+    * ``advice``: the end of the error message for a file without the field
     * ``ours``: NNI has no such field
     * ``firstFormat``: the field's name in NNI's first format
     * ``changeable``: `change` accepts the field

@@ -1,4 +1,4 @@
-"""Where a field belongs that stands in another section, or at the top of the file."""
+"""Finds the section where a misplaced field belongs."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ Place = tuple[str, str, str]
 
 
 def place_of(key: str, value: object, path: Path, source: Source) -> str:
-    """Where a field that is unknown at `path` belongs: ``at the top of the file``, ``in trainingService``; empty: it
-    belongs nowhere."""
+    """Where a field that is unknown at `path` belongs: ``at the top of the file``, ``in trainingService``, or empty."""
     given = source.document.top if source.document is not None else {}
     if not given or fold("trainingServicePlatform") in given:
         return ""
@@ -38,16 +37,16 @@ def place_of(key: str, value: object, path: Path, source: Source) -> str:
 
 
 def _of_given_name(key: str, value: object) -> Iterator[Place]:
-    """The section of the algorithm that a `name` is the name of."""
+    """The section of the algorithm with this `name`."""
     for section in ("tuner", "assessor"):
         if isinstance(value, str) and _ALGORITHMS[section].look_up(value) is not None:
             yield "name", section, f"in {section}"
 
 
 def _fields(given: Mapping[str, Any]) -> Iterator[Place]:
-    """Every field that the file could have in sections that it has. `given`: the values at its top, by folded name."""
+    """Every possible field of the sections in the file. `given`: its top-level values, by folded name."""
     sections = [one for one in _ALGORITHMS if one in given]
-    for section in sections:  # before the field of that name which stands instead of a tuner
+    for section in sections:  # before the top-level field `optimizeMode`, which replaces a tuner
         yield from _section(_ARGUMENTS, f"{section}.classArgs")
     yield from ((name, "", "at the top of the file") for name in FIELDS)
     yield from _of_platforms(given.get(fold(_SERVICE)))
@@ -56,7 +55,7 @@ def _fields(given: Mapping[str, Any]) -> Iterator[Place]:
 
 
 def _of_other_sections(given: Mapping[str, Any]) -> Iterator[Place]:
-    """Fields that could stand in sections which the file has not, or of another kind."""
+    """Fields of sections that the file lacks, or of another kind of section."""
     for section, catalogue in _ALGORITHMS.items():
         values = given.get(section)
         algorithm = catalogue.look_up(str(values.get("name"))) if isinstance(values, dict) else None
@@ -70,7 +69,7 @@ def _of_other_sections(given: Mapping[str, Any]) -> Iterator[Place]:
 
 @cache
 def _of_all(platforms: tuple[tuple[str, type[BaseModel]], ...]) -> tuple[Place, ...]:
-    """The fields of all platforms, (name, model); each with the platforms that have it."""
+    """The fields of all platforms, (name, model), each with the platforms that have it."""
     found: dict[Place, list[str]] = {}
     for platform, model in platforms:
         for place in _of_model(model, _SERVICE):

@@ -1,4 +1,4 @@
-"""The formats of single values, by the word that marks a field: how each is read, and its JSON schema."""
+"""The formats of single values by name: how each is read, and its JSON schema."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Reader = Callable[[object], object]
 class Format(NamedTuple):
     """How a value is read, and how it is documented."""
 
-    #: Raw value → canonical value; raises ValueError with the end of a sentence that begins with the field's name.
+    #: Raw value → canonical value. Raises ValueError with a message that follows the field's name.
     read: Callable[[object, Source], object]
     #: JSON schema of the values that a user may write.
     schema: Mapping[str, Any]
-    #: The format in the reference documentation; empty: the field's type says it.
+    #: The format in the reference documentation; empty: the field's type.
     words: str = ""
-    #: Whether stored values are read again; a format that changes nothing in them is not.
+    #: Whether stored values are read again; unnecessary if reading does not change them.
     reads_stored: bool = True
 
 
@@ -37,7 +37,7 @@ def reader_of(format: str, source: Source) -> Reader:
 
 
 def holding(read: Reader, keys: Sequence[str], source: Source) -> Reader:
-    """A reader of a file's path, made of `read`, that also refuses a YAML file without these dotted keys."""
+    """Extend `read`, a reader of a file's path, to refuse a YAML file without these dotted keys."""
     if not keys:
         return read
 
@@ -51,7 +51,7 @@ def holding(read: Reader, keys: Sequence[str], source: Source) -> Reader:
 
 
 def _url(raw: object) -> str:
-    """The address of a server: HTTPS unless it says otherwise, without a slash at its end."""
+    """The address of a server, by default HTTPS, without a slash at its end."""
     address = scalars.text(raw).strip().rstrip("/")
     scheme, _, host = address.rpartition("://")
     if scheme not in ("", "http", "https") or not host or host.split("/")[0].split() != [host.split("/")[0]]:
@@ -69,7 +69,7 @@ def _absolute(raw: object) -> str:
 
 
 def _mount_point(raw: str, source: Source) -> str:
-    """The path of a mount point on the daemon's machine; it is not accessed, as that may hang."""
+    """The path of a mount point on the daemon's machine. It is not accessed, because that may hang."""
     if source.elsewhere and not os.path.isabs(raw):
         raise ValueError("must be an absolute path on the manager's machine, such as /mnt/data")
     source.given_path(raw)
@@ -77,7 +77,7 @@ def _mount_point(raw: str, source: Source) -> str:
 
 
 def _of_manager(raw: str, source: Source) -> str:
-    """The path of a folder on the daemon's machine, perhaps another machine than this."""
+    """The path of a folder on the daemon's machine, which may be another machine than this."""
     return os.path.normpath(raw) if source.elsewhere and os.path.isabs(raw) else source.existing_directory(raw)
 
 

@@ -24,7 +24,7 @@ def marks_of(field: FieldInfo) -> Mapping[str, Any]:
 
 
 def names_marked(model: type[BaseModel], mark: str) -> dict[str, str]:
-    """The names that a mark gives a model's fields besides their own: other name → alias."""
+    """The additional names that a mark gives a model's fields: other name → alias."""
     return {other: name for name, field in fields_of(model).items() for other in marks_of(field).get(mark, ())}
 
 
@@ -36,7 +36,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def alternatives(annotation: Any) -> list[Any]:
-    """The types in ``A | B``, None left out; of another annotation itself."""
+    """The types in ``A | B`` without None; for other annotations, the annotation."""
     is_choice = get_origin(annotation) in (Union, UnionType)
     return [part for part in get_args(annotation) if part is not type(None)] if is_choice else [annotation]
 
@@ -46,19 +46,19 @@ def is_list(annotation: Any) -> bool:
 
 
 def kind_field(models: list[type[BaseModel]]) -> str:
-    """The alias of the discriminating field: in each model it is a literal of one word."""
+    """The alias of the discriminating field, which is a literal in each model."""
     names = (name for name in fields_of(models[0]) if all(_word(model, name) for model in models))
     return next(names)
 
 
 def kinds(models: list[type[BaseModel]]) -> dict[str, type[BaseModel]]:
-    """The models by their kind, the word that `kind_field` takes in each."""
+    """The models by their kind, the value of `kind_field`."""
     name = kind_field(models)
     return {_word(model, name): model for model in models}
 
 
 def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> object:
-    """The kind that a mapping names; None when it names none."""
+    """The kind that a mapping names, or None."""
     name = kind_field(models)
     others = [other for other, alias in names_marked(models[0], "otherNames").items() if alias == name]
     wanted = {fold(one) for one in (name, *others)}
@@ -66,9 +66,9 @@ def given_kind(models: list[type[BaseModel]], raw: Mapping[str, object]) -> obje
 
 
 def locate(place: Path, model: type[BaseModel]) -> tuple[Path, FieldInfo | None]:
-    """A place as pydantic names it → the path as users write it, and the field there.
+    """A place as pydantic names it → the path as users write it, and the field there, or None.
 
-    The path has aliases in place of attributes, and no kinds. None: the place is not a field.
+    The path has aliases in place of attributes, and omits kinds.
     """
     path: list[str | int] = []
     models, field = [model], None
@@ -90,7 +90,7 @@ def _field(models: list[type[BaseModel]], step: str | int) -> tuple[str | int, F
 
 
 def _word(model: type[BaseModel], alias: str) -> str:
-    """The one word that the field's value must be; empty when there are several."""
+    """The only value that the field may have; empty if it may have several."""
     field = fields_of(model).get(alias)
     words = get_args(field.annotation) if field is not None else ()
     return words[0] if len(words) == 1 and isinstance(words[0], str) else ""

@@ -1,4 +1,4 @@
-"""Reads a mapping of a config by a pydantic model: canonical keys and values, and a sentence for each fault."""
+"""Reads a mapping of a config with a pydantic model: canonical keys and values, and a message for each problem."""
 
 from __future__ import annotations
 
@@ -30,22 +30,21 @@ Settings = dict[str, object]
 
 
 def read_model(raw: Mapping[str, object], model: type[BaseModel], path: Path, name: str, source: Source) -> Settings:
-    """The settings that a mapping sets: canonical keys, canonical values where a field is marked with a format.
+    """The settings that a mapping sets, with canonical keys, and canonical values of fields that have a format.
 
-    Mappings within are read alike. `name`: of the service, or what else stands before a secret's field in the secret's
-    reference.
+    Nested mappings are read in the same way. `name`: the prefix in references to secrets, such as the service's name.
     """
     return take_fields(section_of(raw, model, path, source), fields_of(model), name, source)
 
 
 def section_of(raw: Mapping[str, object], model: type[BaseModel], path: Path, source: Source) -> Section:
-    """The mapping as a section with the model's fields; unknown fields are noted in `source`."""
+    """The mapping as a section with the model's fields. Unknown fields are noted in `source`."""
     other, old = names_marked(model, "otherNames"), names_marked(model, "oldNames")
     return Section(raw, fields_of(model), path, source, other_names=other, old_names=old)
 
 
 def take_fields(section: Section, fields: Mapping[str, FieldInfo], name: str, source: Source) -> Settings:
-    """The canonical values of the fields that a section sets; refused ones are left out and noted in `source`."""
+    """The canonical values of the fields that a section sets. Invalid ones are omitted and noted in `source`."""
     taken: Settings = {}
     for alias, field in fields.items():
         reader = _reader(field, (*section.path, alias), f"{name}.{alias}", source)
@@ -57,31 +56,31 @@ def take_fields(section: Section, fields: Mapping[str, FieldInfo], name: str, so
 def read_choice(
     raw: Mapping[str, object], models: list[type[BaseModel]], path: Path, name: str, source: Source
 ) -> tuple[type[BaseModel], Settings] | None:
-    """The one of `models` that a mapping names, and its settings as by `read_model`.
+    """The model that a mapping names, and its settings as by `read_model`.
 
-    None if the mapping names no model of the list; that is noted in `source`.
+    None if the mapping does not name one of `models`; that is noted in `source`.
     """
     model = _choose(raw, models, path, source)
     return None if model is None else (model, read_model(raw, model, path, name, source))
 
 
 def validate(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings | None:
-    """The complete section that settings make; None when it is refused, which is then noted in `source`."""
+    """The complete section from settings. None if it is invalid; that is noted in `source`."""
     faults = _faults(model, settings, path, source)
     return None if faults else model.model_validate(settings).model_dump(by_alias=True, exclude_none=True)
 
 
 def valid_settings(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> Settings:
-    """The settings without those that the model refuses, which is then noted in `source`.
+    """The settings without those that the model refuses, which are noted in `source`.
 
-    A stored value may be above an upper bound: it was accepted once.
+    A stored value may exceed an upper bound, because it was accepted before.
     """
     faults = _faults(model, settings, path, source)
     return {alias: value for alias, value in settings.items() if alias not in faults}
 
 
 def _faults(model: type[BaseModel], settings: Settings, path: Path, source: Source) -> set[object]:
-    """The refused fields; they are noted in `source`. A fault of the section as a whole has the field ``""``."""
+    """The refused fields, which are noted in `source`; ``""`` stands for the section as a whole."""
     try:
         model.model_validate(settings)
         return set()
@@ -118,7 +117,7 @@ _PLACEHOLDERS: Mapping[str, Callable[[object], None]] = {
 
 
 def _searched(reader: Callable[[object], object], source: Source, refused: str = "any") -> Callable[[object], object]:
-    """The reader, after a search for placeholders; `refused`: which of them, a key of `_PLACEHOLDERS`."""
+    """The reader, preceded by a search for placeholders. `refused`: a key of `_PLACEHOLDERS`."""
 
     def read(raw: object) -> object:
         if not source.stored:
@@ -157,17 +156,16 @@ def _which(kind: object, models: list[type[BaseModel]]) -> str:
     return f"is required and not set; add one of {choice}" if kind is None else f"must be one of {choice}"
 
 
-#: Kinds of findings that only follow from a problem in the same place.
+#: Kinds of errors that follow from another error in the same place.
 _FOLLOWING = ("missing", "union_tag_invalid", "union_tag_not_found")
 
 
 def _sentence(fault: Any, field: FieldInfo | None) -> str:
-    """The sentence for a fault that pydantic found. It repeats text only for a choice of words: other text may be a
-    secret."""
+    """The message for a pydantic error. It repeats a value only if the field has fixed choices: it may be a secret."""
     raw = fault["input"]
     if fault["type"] in _PARSERS:
         return _refusal(_PARSERS[fault["type"]], raw)
-    found = _SENTENCES.get(fault["type"], "is not valid: {msg}")
+    found = _SENTENCES.get(fault["type"], "is invalid: {msg}")
     rules = field.metadata if field is not None else ()
     bounds = {name: getattr(rule, name) for rule in rules for name in ("ge", "le") if hasattr(rule, name)}
     if fault["type"] in _BOUNDS and len(bounds) == 2:
@@ -182,10 +180,10 @@ def _refusal(parse: Callable[[object], object], raw: object) -> str:
         parse(raw)
     except ValueError as error:
         return str(error)
-    return "is not valid"
+    return "is invalid"
 
 
-#: Kinds of findings that a function for the same values has a sentence for.
+#: Kinds of errors for which a function for the same values has a message.
 _PARSERS: Mapping[str, Callable[[object], object]] = {
     "string_type": text,
     "bool_type": flag,

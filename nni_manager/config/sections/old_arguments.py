@@ -8,13 +8,13 @@ from nni_manager.config.reading.document import Path
 from nni_manager.config.reading.source import Source
 
 _PARALLEL, _LIAR = "parallel_optimize", "constant_liar_type"
-#: Result of running trials by what TPE of NNI 2.0 to 2.5 called it, which went by the numbers as they were reported.
+#: Assumed result of running trials, by its name in TPE of NNI 2.0 to 2.5, which did not normalize the direction.
 _MINIMIZING = {"min": "best", "max": "worst", "mean": "mean"}
 _MAXIMIZING = {"min": "worst", "max": "best", "mean": "mean"}
 
 
 def renewed(name: str, arguments: Mapping[str, object], path: Path, source: Source) -> dict[str, object]:
-    """The arguments without older ones, which are warned of. Those whose meaning is not clear stay, to be refused.
+    """The arguments with older ones replaced and a warning for each. Unclear ones are kept and refused later.
 
     `name`: of the built-in tuner; `path`: of its arguments.
     """

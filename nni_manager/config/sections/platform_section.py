@@ -1,5 +1,7 @@
-"""The config sections `trainingService` (one per platform, validated by that platform's own model) and `sharedStorage`
-→ their canonical forms."""
+"""Converts the config sections `trainingService` and `sharedStorage` to their canonical forms.
+
+Each platform's own model validates its section.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,7 @@ from nni_manager.domain.service import NAME, service_names
 from nni_manager.platform_kit import registry
 from nni_manager.platform_kit.section_model import PlatformSection
 
-#: Fields that are copied from the top level into every platform's section that does not set them, and where they mean
-#: the same.
+#: Fields that are copied from the top level into each platform's section if the section does not set them.
 SHARED = (
     "trialCommand",
     "trialCodeDirectory",
@@ -33,16 +34,16 @@ SHARED = (
     "debug",
 )
 
-#: Most training services of one experiment; each costs its loop a look a turn.
+#: Maximum number of training services of an experiment; its loop checks each in every turn.
 MOST_SERVICES = 100
 
 Settings = dict[str, object]
 
 
 def read_platforms(raw: object, path: Path, shared: Settings, source: Source) -> list[Settings]:
-    """The canonical sections of the training services; what is wrong with them is noted in `source`.
+    """The canonical sections of the training services. Problems are noted in `source`.
 
-    `raw` is one section or, for several platforms at once, a list; `shared` the top level's values of `SHARED`.
+    `raw`: a section or, for several platforms, a list; `shared`: the top level's values of `SHARED`.
     """
     if not isinstance(raw, list):
         return list(_read_all({path: raw}, shared, source))
@@ -58,9 +59,9 @@ def read_platforms(raw: object, path: Path, shared: Settings, source: Source) ->
 
 
 def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object], source: Source) -> None:
-    """Notes faults and warnings of sections, given the rest of the config.
+    """Note problems and warnings of sections that depend on the rest of the config.
 
-    `experiment`: that config, canonical and whole.
+    `experiment`: the whole canonical config.
     """
     if source.stored:
         return
@@ -72,7 +73,7 @@ def judge(sections: list[Settings], path: Path, experiment: Mapping[str, object]
 
 
 def needs_command(raw: object) -> bool:
-    """Whether the section inherits its command from the top level; true for an invalid section. Notes nothing."""
+    """Whether the section inherits its command from the top level; true for an invalid section."""
     if not isinstance(raw, dict):
         return True
     values = {fold(key): value for key, value in raw.items()}
@@ -86,7 +87,7 @@ def needs_command(raw: object) -> bool:
 
 
 def _ours(model: type[BaseModel]) -> type[PlatformSection] | None:
-    """The model as a `PlatformSection`; None for a plain model, as a plug-in may have."""
+    """The model as a `PlatformSection`; None for a plain model of a plug-in."""
     return model if issubclass(model, PlatformSection) else None
 
 
@@ -115,7 +116,7 @@ def _read_all(items: Mapping[Path, object], shared: Settings, source: Source) ->
 
 
 def _own_name(raw: object, platform: str, path: Path, source: Source) -> str:
-    """The service's name in the section; empty if it is not set, or refused."""
+    """The service's name in the section; empty if it is unset or invalid."""
     assert isinstance(raw, dict)
     given = next((value for key, value in raw.items() if fold(key) == NAME), None)
     if given is None or (
@@ -130,7 +131,9 @@ def _refuse_namesakes(names: list[str], paths: list[Path], source: Source) -> No
     counts = Counter(names)
     for name, path in zip(names, paths, strict=True):
         if counts[name] > 1:
-            source.refuse((*path, NAME), f"is {name}, as in another section; use different names, or remove them")
+            source.refuse(
+                (*path, NAME), f"is {name}, which another section has, too; use different names, or remove them"
+            )
 
 
 def _read_platform(
@@ -141,9 +144,9 @@ def _read_platform(
     for table in description.formats.values() if not source.stored else ():
         for place, names in foreign_names(table.fields).items():
             source.note_foreign_names(("trainingService", *place), names)
-    own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name is read already
+    own = {key: value for key, value in raw.items() if fold(key) != NAME}  # the name was read before
     settings = read_model(own, model, path, service, source) | {"platform": description.name}
-    # a folder in an image does not inherit one of this machine
+    # a folder in an image does not inherit the value of a folder on this machine
     inheriting = {name for name, field in fields_of(model).items() if marks_of(field).get("format") != "elsewhere"}
     inherited = {name: value for name, value in shared.items() if name in inheriting}
     section = validate(model, inherited | settings, path, source)
@@ -176,7 +179,7 @@ SHARED_STORAGE = "sharedStorage"
 
 
 def read_shared_storage(raw: object, code_directory: object, source: Source) -> dict[str, object] | None:
-    """The canonical section `sharedStorage`; None when it is refused, which is then noted in `source`."""
+    """The canonical section `sharedStorage`. None if it is invalid; that is noted in `source`."""
     from nni_manager.shared_storage.section import KINDS
 
     path: Path = (SHARED_STORAGE,)

@@ -1,6 +1,6 @@
-"""The search space of a config, `searchSpace` or the file that `searchSpaceFile` names → one mapping.
+"""Reads a config's search space from `searchSpace` or the file `searchSpaceFile`.
 
-Dimensions are checked for built-in tuners; a user's tuner may define its own.
+Dimensions are checked for built-in tuners; a user's tuner may define its own types.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nni_manager.tuners.registry import create
 
 
 def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
-    """The search space of a config; None when there is none that can be used, which is then noted in `source`."""
+    """The search space of a config. None if it is missing or invalid; that is noted in `source`."""
     if _is_in_file(top, source):
         if top.has("searchSpace"):
             source.warn(
@@ -41,12 +41,12 @@ def read_search_space(top: Section, source: Source) -> dict[str, object] | None:
 
 
 def _is_in_file(top: Section, source: Source) -> bool:
-    """Whether the file is used. NNI stores the content of the file next to its name."""
+    """Whether the file is used. NNI stores its content next to its name."""
     return top.has("searchSpaceFile") and not (source.stored and top.has("searchSpace"))
 
 
 def check_search_space(space: object, tuner: object) -> SearchSpace | None:
-    """The space as the built-in tuner of that name searches it; None for another tuner.
+    """The space as the named built-in tuner searches it; None for another tuner.
 
     Raises BadDimension for the first dimension that the tuner cannot search.
     """
@@ -55,14 +55,14 @@ def check_search_space(space: object, tuner: object) -> SearchSpace | None:
 
 
 def check_whole(space: object, tuner: AlgorithmSpec) -> None:
-    """Raises InvalidInput where a built-in tuner cannot search the space."""
+    """Raise InvalidInput if a built-in tuner cannot search the space."""
     check_search_space(space, tuner.name)
     if tuner.name in TUNERS.names:
         create(tuner).update_search_space(space)
 
 
 def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, source: Source) -> None:
-    """Notes, with their lines, the dimensions that the tuner cannot search and those that are probably slips."""
+    """Note, with their lines, the dimensions that the tuner cannot search and probable mistakes."""
     file = _File(source.path(str(top.raw("searchSpaceFile")))) if _is_in_file(top, source) else None
     for name, dimension in space.items():
         try:
@@ -72,9 +72,9 @@ def judge_dimensions(space: Mapping[str, object], tuner: object, top: Section, s
 
 
 def judge_whole(space: Mapping[str, object], tuner: AlgorithmSpec, top: Section, source: Source) -> None:
-    """Notes why a built-in tuner cannot be made, or cannot search the space as a whole.
+    """Note why a built-in tuner cannot be created, or cannot search the space as a whole.
 
-    For a config in which nothing else is wrong with tuner and search space.
+    Call it only if tuner and search space have no other problems.
     """
     if tuner.name not in TUNERS.names:
         return
@@ -92,13 +92,13 @@ def judge_whole(space: Mapping[str, object], tuner: AlgorithmSpec, top: Section,
 
 _MIXED_CHOICE = "MIXED_CHOICE"
 _MIXED = (
-    "some elements are mappings without _name, which trials get as they are, and others are not; for parameters that"
+    "mixes mappings without _name, which trials get unchanged, with other elements; for parameters that"
     " belong to one choice, make every element a mapping with a _name"
 )
 
 
 def _warn_of_mixed(space: SearchSpace | None, file: _File | None, source: Source) -> None:
-    """Warns of choices that mix mappings and other values, which are probably meant as branches."""
+    """Warn of choices that mix mappings and other values, which are probably meant as branches."""
     for place in space.places if space is not None else ():
         options = place.dimension.options if isinstance(place.dimension, Choice) else ()
         if len({isinstance(option, Mapping) for option in options}) < 2:
@@ -128,7 +128,7 @@ def _refuse(error: BadDimension, file: _File | None, source: Source) -> None:
 
 
 def _written(key: search_space.Key) -> Path:
-    """The path of a dimension in the JSON: the index of a branch is one in the nested choice's `_value`."""
+    """The path of a dimension in the JSON. A branch is an index in the nested choice's `_value`."""
     return tuple(part for step in key for part in (("_value", step) if isinstance(step, int) else (step,)))
 
 
@@ -139,7 +139,7 @@ class _File:
         self.path = path
 
     def locate(self, path: Path) -> tuple[Path, int]:
-        """The path as spelled and its line, as by `Document.locate`; no line (0) where that cannot be known."""
+        """The path as spelled and its line, as by `Document.locate`; line 0 if it is unknown."""
         return self._document.locate(path) if self._document is not None else (path, 0)
 
     @cached_property
@@ -170,7 +170,7 @@ def _from_file(path: str, source: Source) -> dict[str, object] | None:
 
 
 def _load(content: str, path: str, source: Source) -> dict[str, object] | None:
-    """The search space in a file's content, read as JSON, else as YAML; None when it is refused. Raises Unreadable."""
+    """The search space in a file's content, JSON or YAML; None if it is refused. Raises Unreadable."""
     try:
         value = json.loads(content, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
@@ -203,7 +203,7 @@ def _clearer(content: str, yaml_error: Unreadable, json_error: Exception) -> Unr
 def _unique(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
     pairs = list(pairs)
     if len(result := dict(pairs)) < len(pairs):
-        raise ValueError("a key is given twice")  # the YAML reader, next, knows its line
+        raise ValueError("a key is given twice")  # the YAML reader, which is tried next, knows its line
     return result
 
 

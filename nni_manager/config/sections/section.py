@@ -17,7 +17,7 @@ NO_NAMES: Mapping[str, str] = MappingProxyType({})
 class Section:
     """A mapping of a config with its known fields.
 
-    Case and underscores of names are ignored; an unknown field is refused with the nearest known name. A field that is
+    Case and underscores of names are ignored. An unknown field is refused with the nearest known name. A field that is
     null is not set.
     """
 
@@ -31,7 +31,7 @@ class Section:
         other_names: Mapping[str, str] = NO_NAMES,
         old_names: Mapping[str, str] = NO_NAMES,
     ) -> None:
-        """`other_names`: other names of fields → field; `old_names` likewise, with a warning."""
+        """`other_names`: other names of fields → field; `old_names`: the same, with a warning."""
         self.path = path
         self._source = source
         self._names = {fold(name): name for name in names}
@@ -51,7 +51,7 @@ class Section:
         return self._values.get(name)
 
     def take(self, name: str, parse: Callable[[object], T]) -> T | None:
-        """The canonical value of a field; None when it is not set, or refused (and then noted)."""
+        """The canonical value of a field; None if it is not set, or invalid (which is noted)."""
         if name not in self._values:
             return None
         try:
@@ -62,7 +62,7 @@ class Section:
             return None
 
     def require(self, name: str, advice: str) -> None:
-        """Refuses the section when the field is missing, unless a misspelled key explains that."""
+        """Refuse the section if the field is missing, unless a misspelled key explains that."""
         if name not in self._values and name not in self._misspelled:
             self.refuse(name, f"is required and not set; {advice}")
 
@@ -74,7 +74,7 @@ class Section:
         if name is None:
             self._refuse_unknown(key, value)
         elif name in self._values:
-            self._source.refuse((*self.path, key), f"is another spelling of {name}, which is given too; keep one")
+            self._source.refuse((*self.path, key), f"is another spelling of {name}, which is set, too; keep one")
         elif value is not None:
             self._values[name] = value
             if fold(key) in self._other_names:
@@ -92,23 +92,23 @@ class Section:
             return self._source.refuse((*self.path, key), f"is the name in NNI's other config format; write {here}")
 
         if where := _place_of(key, value, self.path, self._source):
-            return self._source.refuse((*self.path, key), f"is not known here; it belongs {where}")
+            return self._source.refuse((*self.path, key), f"is unknown here; it belongs {where}")
         guess = nearest(key, self._names.values())
         if guess:
             self._expect_no_more(guess)
-        advice = f"did you mean {guess}?" if guess else f"known here: {', '.join(self._names.values())}"
+        advice = f"did you mean {guess}?" if guess else f"fields here: {', '.join(self._names.values())}"
         self._source.refuse((*self.path, key), f"unknown field; {advice}")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """The one of `words` that `word` is most likely a misspelling of; empty when none is near."""
-    import difflib  # only ever needed for an error
+    """The one of `words` that `word` probably misspells; empty if none is similar."""
+    import difflib  # needed only for an error
 
     folded = {fold(candidate): candidate for candidate in words}
     return next((folded[match] for match in difflib.get_close_matches(fold(word), folded, n=1)), "")
 
 
 def _place_of(key: str, value: object, path: Path, source: Source) -> str:
-    from nni_manager.config.sections.field_places import place_of  # brings pydantic, for an error alone
+    from nni_manager.config.sections.field_places import place_of  # imports pydantic, needed only for an error
 
     return place_of(key, value, path, source)

@@ -1,10 +1,10 @@
-"""The direction of an experiment: whether greater or smaller results are better, and what says so.
+"""The direction of an experiment: whether greater or smaller results are better, and its origin.
 
-One rule for the best trial, the page, messages and the assessor. The first of these that is known decides:
+The best trial, the page, messages and the assessor use the same rule. The first known value applies:
 
 1. `objectives`; of several, the first one.
 2. The tuner's `optimize_mode` in the file.
-3. Where the tuner ignores results, the assessor's `optimize_mode` in the file.
+3. If the tuner ignores results, the assessor's `optimize_mode` in the file.
 4. The default of the tuner's class.
 5. The assessor's `optimize_mode` in the file.
 
@@ -74,25 +74,25 @@ def find(config: Mapping[str, Any], class_default: str = "") -> Direction:
 
 
 def warnings(config: Mapping[str, Any], class_default: str = "", *, file: str = "") -> tuple[ConfigWarning, ...]:
-    """The warning about a direction that the file does not state; empty: it does."""
+    """The warning about a direction that the file does not set, or empty."""
     found = find(config, class_default)
     if not found.note:
         return ()
     better = "highest" if found.maximizes else "lowest"
     has_argument = bool(_tuner(config).get("name")) or found.note != NOT_SET
-    own = "" if has_argument else "; add that argument to the class if it has none"
+    own = "" if has_argument else "; add that argument to the class if it is missing"
     message = f"not set, so the {better} result counts as best ({found.note}); set maximize or minimize{own}"
     field = f"{'tuner' if config.get('tuner') else 'advisor'}.classArgs.{ARGUMENT}"
     return (ConfigWarning(code="NO_DIRECTION", message=message, field=field, file=file),)
 
 
 def must_say(name: str) -> bool:
-    """Whether NNI refuses arguments for this tuner that lack `optimize_mode`."""
+    """Whether NNI requires `optimize_mode` among the arguments of this tuner."""
     return name.lower() in _REQUIRED
 
 
 def _stated(config: Mapping[str, Any]) -> object:
-    """The direction that the file states for the tuner; None: it states none."""
+    """The direction that the file sets for the tuner, or None."""
     if objectives := config.get("objectives"):
         return next(iter(objectives.values()))
     stated = _argument(_tuner(config))
@@ -102,7 +102,7 @@ def _stated(config: Mapping[str, Any]) -> object:
 
 
 def _default(key: str) -> OptimizeMode | None:
-    """NNI's default for a tuner; None: it has none, or the class is not NNI's."""
+    """NNI's default for a tuner; None without a default, or for another class."""
     if key in _MINIMIZE:
         return OptimizeMode.MINIMIZE
     is_known = key in _MAXIMIZE or (key.startswith(_NNI) and not ignores_results(key))

@@ -1,4 +1,4 @@
-"""Final results: whether one can be compared with others."""
+"""Final results, and whether they are comparable."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class ReportedResult:
 
     @property
     def value(self) -> object:
-        """The final result; None: none was reported. Text that is not JSON stays text."""
+        """The final result, or None. Text that is not JSON stays text."""
         try:
             return None if self.final is None else json.loads(self.final)
         except (ValueError, RecursionError):
             return self.final
 
     def usability(self, objectives: Iterable[str]) -> Usability:
-        """`objectives`: the keys that count; none: `default`."""
+        """Whether the result is comparable. `objectives`: the required keys; empty: `default`."""
         if self.final is None:
             return Usability.UNUSABLE
         value = self.value

@@ -1,4 +1,4 @@
-"""What to do about a final result that cannot be compared with others."""
+"""Advice about a final result that cannot be compared with others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXCERPT = 120
 
 
 def advice(reported: ReportedResult, config: Mapping[str, Any], class_default: str = "") -> str:
-    """What is wrong with a result that is not usable, and the next step; printable, whatever the trial reported.
+    """The problem of an unusable result, and the next step; always printable.
 
     `config`: the experiment's, canonical; `class_default`: as in `direction.find`.
     """
@@ -61,7 +61,7 @@ def _without_default(value: Mapping[str, Any], config: Mapping[str, Any], class_
 
 
 def _shown(value: object) -> str:
-    """A result as a config would have it, in one line."""
+    """A result in the format of a config, on one line."""
     if isinstance(value, Mapping):
         text = "{" + ", ".join(f"{key}: {json.dumps(entry, ensure_ascii=False)}" for key, entry in value.items()) + "}"
     else:

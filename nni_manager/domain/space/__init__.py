@@ -1,1 +1,1 @@
-"""Search spaces and what is drawn from them."""
+"""Search spaces and samples from them."""

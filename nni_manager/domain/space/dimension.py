@@ -1,7 +1,7 @@
 """Dimensions of a search space.
 
-Every one maps a number of the unit interval to a value (`quantile`: distribution, then rounding) and back (`unit`), so
-that an algorithm needs no knowledge of distributions; it tells whether a value belongs to it, and counts its grid.
+Each maps a number of the unit interval to a value (`quantile`: distribution, then rounding) and back (`unit`), so that
+algorithms need no knowledge of distributions. It also checks whether it contains a value, and counts its grid points.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One of several values, without order. For a nested choice the options are the branches' indices."""
+    """One of several unordered values. For a nested choice, the options are the branches' indices."""
 
     options: tuple[object, ...]
 
@@ -37,7 +37,7 @@ class Choice:
         return (self.index(value) + 0.5) / len(self.options)
 
     def index(self, value: object) -> int:
-        """The index of the first equal option, or of one that is equal but for rounding. Raises ValueError."""
+        """The index of the first equal option, or of one equal up to rounding. Raises ValueError."""
         for same in (_same, _nearly_same):
             for index, option in enumerate(self.options):
                 if same(option, value):
@@ -94,13 +94,13 @@ class Real:
 
     @property
     def size(self) -> int | None:
-        """Number of grid points, None when there is no finite grid."""
+        """Number of grid points, None without a finite grid."""
         if self.normal:
             return None
         if self.first == self.second:
             return 1
         if self.step is None or self.step < math.ulp(max(-self.first, self.second)):
-            return None  # floating-point numbers of that size lie further apart than multiples of `step`
+            return None  # floating-point numbers of that size are further apart than multiples of `step`
         return self.multiples(self.second) - self.multiples(self.first) + 1
 
     def point(self, index: int) -> float:
@@ -109,13 +109,13 @@ class Real:
         return self._clipped(self.multiple(self.multiples(self.first) + index))
 
     def multiple(self, count: int) -> float:
-        """A multiple of the step as it is written: 3 times 0.1 is 0.3, and 3 times 0.3333333333333333 is 1."""
+        """A multiple of the step in decimals: 3 times 0.1 is 0.3, and 3 times 0.3333333333333333 is 1."""
         assert self.step is not None
         product, exact = count * self.step, float(count * Decimal(repr(self.step)))
         return exact if len(repr(exact)) < len(repr(product)) and math.isfinite(exact) else product
 
     def multiples(self, value: float) -> int:
-        """How often the step is in a value, rounded."""
+        """The number of steps in a value, rounded."""
         assert self.step is not None
         return round(value / self.step)
 
@@ -129,7 +129,7 @@ class Real:
         return self._rounded(math.exp(min(place, 709.0)) if self.log else place)
 
     def unit(self, value: object) -> float:
-        """The middle of what is rounded to `value`, not the number it was once made of."""
+        """The middle of the interval that is rounded to `value`, not the number that it came from."""
         assert isinstance(value, int | float)
         if self.log and value <= 0:
             return 0.0
@@ -169,7 +169,7 @@ def _same(option: object, value: object) -> bool:
 
 
 def _nearly_same(option: object, value: object) -> bool:
-    """Whether both are numbers that are equal but for rounding: 0.3 and 0.30000000000000004."""
+    """Whether both are numbers that are equal up to rounding: 0.3 and 0.30000000000000004."""
     return (
         isinstance(option, float)
         and isinstance(value, float)
@@ -183,7 +183,7 @@ def _slot(unit: float, count: int) -> int:
 
 
 def _normal(mu: float, sigma: float) -> NormalDist:
-    # the import costs 5 ms, which most search spaces need not pay
+    # the import takes 5 ms, which most search spaces save
     from statistics import NormalDist
 
     return NormalDist(mu, sigma)

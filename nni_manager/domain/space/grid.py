@@ -1,6 +1,6 @@
-"""The points of a search space in an order: the product of its dimensions' axes.
+"""The ordered points of a search space: the product of its dimensions' axes.
 
-Nothing is enumerated: a point is made of its rank and a rank of a point, so that a grid may have any number of points.
+Points are computed from ranks and ranks from points, without enumeration, so a grid may have any number of points.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FiniteAxis(Axis, Protocol):
     """All values of a dimension."""
 
     def position(self, value: object) -> int | None:
-        """The position of a value that the dimension contains; None: it is not on this axis."""
+        """The position of a value that the dimension contains; None if it is not on this axis."""
 
 
 A = TypeVar("A", bound=Axis)
@@ -38,7 +38,7 @@ class Grid(Generic[A]):
     """The product of all axes: branches of a nested choice are added, everything else is multiplied."""
 
     def __init__(self, space: SearchSpace, axes: Mapping[Key, A]) -> None:
-        """`axes`: those of all dimensions but nested choices."""
+        """`axes`: those of all dimensions except nested choices."""
         self.space = space
         self.axes = axes
         self._groups: dict[Key, list[PlacedDimension]] = {}
@@ -82,10 +82,10 @@ class Grid(Generic[A]):
 
 
 class FiniteGrid(Grid[FiniteAxis]):
-    """The grid of all values, on which each point has one rank."""
+    """The grid of all values; each point has one rank."""
 
     def rank(self, parameters: object) -> int | None:
-        """The rank of a point; None: the parameters are not on this grid."""
+        """The rank of a point; None if the parameters are not on this grid."""
         picks = self.space.picks(parameters)
         return None if picks is None else self._rank(picks, ())
 
@@ -109,7 +109,7 @@ class FiniteGrid(Grid[FiniteAxis]):
 
 
 def finite_grid(space: SearchSpace) -> FiniteGrid | None:
-    """The grid of all values that can be drawn; None: a dimension has no end of them."""
+    """The grid of all possible values; None if a dimension has infinitely many."""
     axes: dict[Key, FiniteAxis] = {}
     for place in space.places:
         if not place.branches:
@@ -121,7 +121,7 @@ def finite_grid(space: SearchSpace) -> FiniteGrid | None:
 
 
 def finite_axis(dimension: Dimension) -> FiniteAxis | None:
-    """All values that can be drawn of a dimension; None: there is no end of them."""
+    """All possible values of a dimension; None if there are infinitely many."""
     if isinstance(dimension, Choice):
         return _Options(dimension)
     if isinstance(dimension, Integer):
@@ -132,7 +132,7 @@ def finite_axis(dimension: Dimension) -> FiniteAxis | None:
 
 
 class _Options:
-    """Unlike options, in their order."""
+    """Distinct options, in their order."""
 
     def __init__(self, dimension: Choice) -> None:
         self._dimension = dimension
@@ -171,7 +171,7 @@ class _Integers:
 
 
 class _Multiples:
-    """All multiples of the step within bounds, in order; without a step, the one number that there is."""
+    """All multiples of the step within bounds, in order; without a step, the only number."""
 
     def __init__(self, dimension: Real, count: int) -> None:
         self._dimension = dimension
@@ -193,7 +193,7 @@ class _AroundMedian:
     def __init__(self, dimension: Real, low: int, middle: int, high: int) -> None:
         self._dimension = dimension
         self._middle = middle
-        #: So far there are values on both sides; further away they are on the `side`.
+        #: Up to this distance, values are on both sides; beyond it, only on `side`.
         self._both = min(middle - low, high - middle)
         self._side = 1 if high - middle > self._both else -1
         self.count = high - low + 1
@@ -226,6 +226,6 @@ def _around_median(dimension: Real) -> _AroundMedian | None:
 
 
 def number_of_points(space: SearchSpace) -> float:
-    """How many unlike parameters there are; infinite where a dimension has no end of values."""
+    """The number of distinct parameters; infinite if a dimension has infinitely many values."""
     grid = finite_grid(space)
     return math.inf if grid is None else grid.count()

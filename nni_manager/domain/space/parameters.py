@@ -1,4 +1,4 @@
-"""Parameters: one assignment of values for a trial, and where it came from."""
+"""Parameters: an assignment of values for a trial, and its source."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-#: As NNI answers it.
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class ParameterSource(StrEnum):
-    """The source of a trial's parameters, in NNI's words."""
+    """The source of a trial's parameters, in NNI's terms."""
 
     #: The tuner proposed it.
     ALGORITHM = "algorithm"
@@ -25,7 +24,7 @@ class ParameterSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """Bound to its trial when the trial is made, and to no other."""
+    """The parameters of exactly one trial, assigned at its creation."""
 
     #: The tuner's number; None when a person gave the values.
     parameter_id: int | None
@@ -34,7 +33,7 @@ class Parameters:
     values: object
 
     def record(self) -> str:
-        """The JSON record that the trial reads and NNI's clients expect, these four keys and no others."""
+        """The JSON record with exactly the four keys that trials and NNI's clients read."""
         return _to_json(
             {
                 "parameter_id": self.parameter_id,
@@ -57,7 +56,7 @@ class Parameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Values the tuner gave, not yet bound to a trial."""
+    """Values from the tuner, not yet assigned to a trial."""
 
     parameter_id: int
     values: object
@@ -66,8 +65,7 @@ class Proposal:
 
 
 def text_of(parameters: object) -> str:
-    """One text for equal parameters. A whole number may be an integer or a float: JSON of other programs has no
-    difference."""
+    """The same text for equal parameters. Integers and equal floats count as equal, as in JSON of other programs."""
     return json.dumps(_plain(parameters), sort_keys=True)
 
 

@@ -1,10 +1,10 @@
-"""Search spaces: NNI's JSON parsed to typed dimensions.
+"""Search spaces: NNI's JSON, parsed to typed dimensions.
 
-A nested choice becomes one choice between branches plus dimensions that exist in one branch only; `SearchSpace` holds
-them flat and assembles their values into what a trial receives.
+A nested choice becomes a choice between branches, plus dimensions that exist only in a branch. `SearchSpace` holds a
+flat list of them, and assembles their values to the parameters of a trial.
 
-Only our own tuners parse: the search space of a user's tuner may be any JSON. Everything here raises BadDimension with
-the name of the dimension, or InvalidInput.
+Only our own tuners use this: the search space of a user's tuner may be any JSON. Everything here raises BadDimension
+with the name of the dimension, or InvalidInput.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Key = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedDimension:
-    """A dimension and where it stands in the parameters."""
+    """A dimension and its place in the parameters."""
 
     key: Key
     dimension: Dimension
@@ -41,12 +41,12 @@ class PlacedDimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """All dimensions; a nested choice comes before what is in its branches."""
+    """All dimensions; a nested choice comes before the dimensions of its branches."""
 
     places: tuple[PlacedDimension, ...]
 
     def assemble(self, choose: Callable[[PlacedDimension], object]) -> dict[str, object]:
-        """Parameters as a trial receives them. `choose` is asked once for each place that exists in them."""
+        """The parameters of a trial. `choose` is called once for each place that exists in them."""
         groups: dict[Key, dict[str, object]] = {(): {}}
         for place in self.places:
             if place.parent not in groups:
@@ -61,11 +61,11 @@ class SearchSpace:
         return groups[()]
 
     def values(self, parameters: object) -> dict[Key, object]:
-        """What the parameters have at each place, values outside of the space too; of a nested choice the branch."""
+        """The value at each place, including values outside the space; for a nested choice, the branch."""
         return self._read(parameters)[0]
 
     def picks(self, parameters: object) -> dict[Key, object] | None:
-        """The choices by which `choose` makes `parameters`; None when they are not of this space."""
+        """The choices with which `choose` creates `parameters`; None if they are not in this space."""
         picks, groups = self._read(parameters)
         expected = [place for place in self.places if place.parent in groups]
         if not all(place.key in picks and place.dimension.contains(picks[place.key]) for place in expected):
@@ -75,7 +75,7 @@ class SearchSpace:
         return picks if isinstance(parameters, Mapping) and entries == len(picks) + len(groups) - 1 else None
 
     def _read(self, parameters: object) -> tuple[dict[Key, object], dict[Key, object]]:
-        """(place → value, group → what stands there), of what there is."""
+        """(place → value, group → its content) of existing places."""
         values: dict[Key, object] = {}
         groups: dict[Key, object] = {(): parameters}
         for place in self.places:
@@ -98,18 +98,18 @@ class SearchSpace:
 
 
 def parse(search_space: object) -> SearchSpace:
-    """NNI's search-space JSON as dimensions. Raises BadDimension for the first bad one, InvalidInput."""
+    """NNI's search-space JSON as dimensions. Raises BadDimension for the first invalid one, InvalidInput."""
     return SearchSpace(places=tuple(_places(search_space, "searchSpace", ())))
 
 
 def _places(group: object, where: str, parent: Key) -> list[PlacedDimension]:
     if not isinstance(group, Mapping):
-        raise InvalidInput(f'{where} is no object; write {{"name": {{"_type": …, "_value": …}}}}.')
+        raise InvalidInput(f'{where} is not an object; write {{"name": {{"_type": …, "_value": …}}}}.')
     return [place for name, spec in group.items() for place in _named(name, spec, f"{where}.{name}", parent)]
 
 
 def _named(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimension]:
-    """The dimensions of one parameter, as `_place`; an error says which parameter it is about, once."""
+    """The dimensions of a parameter, like `_place`; errors name the parameter once."""
     try:
         return _place(name, spec, where, parent)
     except BadDimension:
@@ -121,7 +121,7 @@ def _named(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimen
 
 def _place(name: str, spec: object, where: str, parent: Key) -> list[PlacedDimension]:
     if not isinstance(spec, Mapping) or "_type" not in spec or "_value" not in spec:
-        raise InvalidInput(f'{where} is no dimension; write {{"_type": …, "_value": …}}.')
+        raise InvalidInput(f'{where} is not a dimension; write {{"_type": …, "_value": …}}.')
     kind, value = spec["_type"], spec["_value"]
     if kind in ("layer_choice", "input_choice"):
         raise InvalidInput(f"{where}: {kind} belongs to neural architecture search, which is not supported.")
@@ -178,28 +178,26 @@ def _numeric(kind: str, value: object, where: str) -> Integer | Real:
     if not normal and first > second:
         raise InvalidInput(f"{where}: low {first:g} is greater than high {second:g}; exchange them.")
     if log and not normal and first <= 0:
-        raise InvalidInput(f"{where}: low of {kind} must be greater than 0 (it is no exponent), but it is {first:g}.")
+        raise InvalidInput(f"{where}: low of {kind} must be greater than 0 (not an exponent), but it is {first:g}.")
     if rest and rest[0] <= 0:
         raise InvalidInput(f"{where}: q must be greater than 0, but it is {rest[0]:g}.")
     return Real(first=first, second=second, normal=normal, log=log, step=rest[0] if rest else None)
 
 
 def _check_width(kind: str, first: float, second: float, where: str) -> None:
-    """Refuses a range that is too wide to have quantiles: the difference of its ends is infinite."""
-    # 9 sigma: what a draw can reach
+    """Refuse a range that is too wide for quantiles: the difference of its ends is infinite."""
+    # 9 sigma: the range of possible samples
     name, reach = (
         ("mu + 9 sigma", abs(first) + 9 * second) if kind.endswith("normal") else ("high - low", second - first)
     )
     if math.isinf(reach):
-        raise InvalidInput(
-            f"{where}: {name} of {kind} is beyond 1.8e308, the largest number there is; use smaller ones."
-        )
+        raise InvalidInput(f"{where}: {name} of {kind} exceeds 1.8e308, the largest number; use smaller ones.")
 
 
 def _integer(low: float, high: float, where: str) -> Integer:
     low, high = math.ceil(low), math.ceil(high)
     if low >= high:
-        raise InvalidInput(f"{where}: randint takes low <= x < high, so nothing is between {low} and {high}.")
+        raise InvalidInput(f"{where}: randint draws low <= x < high, so nothing is between {low} and {high}.")
     return Integer(low=low, high=high)
 
 

@@ -1,6 +1,6 @@
-"""The points of a search space that have trials: proposed, resumed, imported, warm-started or given by a user.
+"""The points of a search space with trials: proposed, resumed, imported, warm-started or given by a user.
 
-Points that differ in rounding alone are the same one: values on a grid are compared by their positions on it.
+Points that differ only by rounding are equal: values on a grid are compared by their positions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PARTS = 2.0**40
 
 
 class Tried:
-    """Parameters outside of the current search space are remembered, too: they may be of the next one."""
+    """The tried points, including parameters outside the current search space, which may be in the next one."""
 
     def __init__(self) -> None:
         self._identify: Identify = lambda parameters: None
@@ -33,7 +33,7 @@ class Tried:
 
     @property
     def count(self) -> int:
-        """Number of unlike points of the current search space."""
+        """Number of distinct points of the current search space."""
         return len(self._points)
 
     def change_space(self, identify: Identify) -> None:
@@ -45,7 +45,7 @@ class Tried:
         return point in self._points
 
     def add(self, parameters: object, parameter_id: int | None = None) -> None:
-        """Notes a trial, or a proposal; one that is known by its id counts once until it has ended."""
+        """Note a trial or proposal; one with a known id counts once until its end."""
         if parameter_id in self._own:
             return
         text = text_of(parameters)
@@ -55,25 +55,25 @@ class Tried:
         self._count(parameters, 1)
 
     def end(self, parameters: object, parameter_id: int | None) -> None:
-        """Notes the end of a trial."""
+        """Note the end of a trial."""
         self.add(parameters, parameter_id)
         if parameter_id is not None:
             del self._own[parameter_id]
 
     def add_results(self, data: Sequence[Mapping[str, object]]) -> None:
-        """Notes imported results, objects with ``parameter``."""
+        """Note imported results, objects with ``parameter``."""
         for entry in data:
             self.add(entry.get("parameter"))
 
     def withdraw(self, parameter_ids: Sequence[int]) -> None:
-        """Forgets proposals that become no trials."""
+        """Forget proposals that do not become trials."""
         for text in [self._own.pop(number) for number in parameter_ids if number in self._own]:
             self._texts[text] -= 1
             self._count(json.loads(text), -1)
         self._texts, self._points = +self._texts, +self._points
 
     def untried(self, grid: FiniteGrid) -> Iterator[dict[str, object]]:
-        """The points of the grid that have no trial when their turn comes, in order."""
+        """The points of the grid without a trial, checked at their turn, in order."""
         return (grid.point(rank) for rank in range(grid.count()) if rank not in self._points)
 
     def _count(self, parameters: object, times: int) -> None:
@@ -83,7 +83,7 @@ class Tried:
 
 
 def identify_in(space: SearchSpace) -> Identify:
-    """Points are told apart by rank in a finite search space, else by the position or the part of each value."""
+    """The identity of points: the rank in a finite search space, else the position or part of each value."""
     if (grid := finite_grid(space)) is not None:
         return grid.rank
     parts = {place.key: _part_of(place.dimension) for place in space.places}

@@ -1,5 +1,5 @@
-"""NNI's own launchers on our daemon: `path` goes first on PYTHONPATH, and NNI finds a package `nni_node` there.
+"""NNI's own launchers on our daemon: NNI finds the package `nni_node` in `path`, first on PYTHONPATH.
 
-Its program `node` is what NNI starts in place of its own manager: `node` is that process, `arguments` what it is told,
-`front` how it answers until the experiment has an endpoint.
+NNI starts its program `node` instead of its own manager. `node` is that process, `arguments` parses its arguments, and
+`front` answers until the experiment has an endpoint.
 """

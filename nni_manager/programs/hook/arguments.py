@@ -1,4 +1,4 @@
-"""What NNI's launchers tell the manager that they start."""
+"""The arguments of NNI's launchers for the manager."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Arguments:
     action: str
     #: Absolute parent of the experiment's folder.
     directory: str
-    #: What stands before every path; no slash at either end.
+    #: Prefix of every path, without outer slashes.
     url_prefix: str = ""
     #: The Python that runs the launcher, and a user's tuner.
     python: str = ""
@@ -30,11 +30,11 @@ class Arguments:
 
 
 def read(words: Sequence[str]) -> Arguments:
-    """The arguments: ``--name value`` behind words for the program that NNI expects. Raises InvalidInput."""
+    """The arguments ``--name value``, after words for the program that NNI expects. Raises InvalidInput."""
     given = _options(words)
     missing = [name for name in ("port", "experiment-id", "action", "experiments-directory") if not given.get(name)]
     if missing:
-        raise InvalidInput(f"--{missing[0]}: is missing; NNI's launchers start this program, and nobody else")
+        raise InvalidInput(f"--{missing[0]}: is missing; this program is only for NNI's launchers")
     if given["action"] not in ACTIONS:
         raise InvalidInput(f"--action {given['action']}: must be one of {', '.join(ACTIONS)}")
     return Arguments(
@@ -66,8 +66,7 @@ _READ_ALREADY = {"searchSpaceFile": "searchSpace"}
 
 
 def as_written(config: dict[str, Any]) -> dict[str, Any]:
-    """The posted config without what NNI completed it with: fields that are not set, files that it has read, and what
-    training services repeat."""
+    """The posted config without NNI's additions: unset fields, content of files, and copies in training services."""
     own = {name: value for name, value in config.items() if value is not None}
     for file, content in _READ_ALREADY.items():
         if content in own:

@@ -1,7 +1,7 @@
-"""The port that NNI's launcher asks for, until the experiment is there and the daemon opens it.
+"""Serves the port of NNI's launcher until the experiment exists and the daemon opens it.
 
-The launcher asks for the status until it gets one, and then posts the config. The port is closed before that is acted
-on, so that the daemon can have it, and the launcher gets its answer on the connection that it has.
+The launcher polls the status, and then posts the config. The port is closed before the config is handled, so that the
+daemon can open it. The launcher gets its answer on its existing connection.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from nni_manager.domain.errors import AlreadyOwned, NniManagerError
 Act = Callable[[Any], dict[str, Any]]
 
 _HOST = "127.0.0.1"
-#: Seconds that one connection may take to send its request.
+#: Time limit for a connection to send its request, in seconds.
 _PATIENCE_S = 10.0
-#: Most bytes of a config.
+#: Maximum size of a config, in bytes.
 _MOST_BYTES = 64 * 1024 * 1024
 
 
 class Front(HTTPServer):
-    """Raises AlreadyOwned when the port is in use."""
+    """The temporary server. Raises AlreadyOwned if the port is in use."""
 
     def __init__(self, port: int, url_prefix: str) -> None:
         self.root = f"/{url_prefix}/api/v1/nni" if url_prefix else "/api/v1/nni"
-        #: None: no config has been acted on. Then: whether that went well.
+        #: Whether handling the config succeeded; None: no config yet.
         self.outcome: bool | None = None
         self._act: Act | None = None
         try:
@@ -37,7 +37,7 @@ class Front(HTTPServer):
             raise AlreadyOwned(f"port {port} cannot be opened ({error.strerror}); choose another") from None
 
     def serve(self, act: Act) -> bool:
-        """Answers until a config was posted and acted on; returns whether that went well."""
+        """Answer until a config was posted and handled; return whether that succeeded."""
         self._act = act
         try:
             while self.outcome is None:
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._path() == f"{self.server.root}/check-status":
             self._answer(200, {"status": "INITIALIZED", "errors": []})
         else:
-            self._answer(503, {"error": "the experiment has not begun yet; ask again in a moment"})
+            self._answer(503, {"error": "the experiment has not started yet; try again in a moment"})
 
     def do_POST(self) -> None:
         if self._path() != f"{self.server.root}/experiment":
@@ -84,7 +84,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _size(self) -> int:
         text = self.headers.get("Content-Length", "")
         if not text.isdecimal() or int(text) > _MOST_BYTES:
-            raise ValueError("its length must be given, and be below 64 MiB")
+            raise ValueError("its length is required, and must be below 64 MiB")
         return int(text)
 
     def _answer(self, status: int, answer: dict[str, Any]) -> None:

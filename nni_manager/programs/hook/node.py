@@ -1,7 +1,7 @@
-"""The process that NNI's launchers start in place of their manager: one for each experiment, on our daemon.
+"""The process that NNI's launchers start instead of their manager, one for each experiment.
 
-It ends when the experiment is closed. A signal to end stops this experiment, and no other; killed outright it leaves
-the experiment at work, as the daemon does not depend on it.
+It ends when the experiment is closed. SIGTERM and SIGINT stop only this experiment. After SIGKILL, the experiment keeps
+running, because the daemon does not depend on this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: What ended the wait: the experiment is closed, or a signal came.
 _CLOSED, _SIGNAL = "closed", "signal"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Seconds between two looks for a daemon that is gone: the next one is started by others.
+#: Seconds between two checks for the next daemon, which others start.
 _LOOK_S = 2.0
 
 
@@ -47,24 +47,24 @@ def _run(given: Arguments, front: Front) -> int:
     launch = Launch(given)
     if not front.serve(launch.start):
         return 1
-    print(f"Experiment {given.experiment_id} is at work.", flush=True)
+    print(f"Experiment {given.experiment_id} is running.", flush=True)
     if launch.wait() == _SIGNAL:
         launch.stop()
     return 0
 
 
 class Launch:
-    """One experiment, from its launcher's request to its end. It is stopped by SIGTERM and SIGINT."""
+    """An experiment, from its launcher's request to its end. SIGTERM and SIGINT stop it."""
 
     def __init__(self, given: Arguments) -> None:
         self._given = given
         self._news: SimpleQueue[str] = SimpleQueue()
 
     def start(self, config: Any) -> dict[str, Any]:
-        """Makes, resumes or views the experiment; returns NNI's answer. Raises NniManagerError."""
+        """Create, resume or view the experiment; return NNI's answer. Raises NniManagerError."""
         if not isinstance(config, dict):
             raise InvalidInput("the config must be a JSON object")
-        for number in _SIGNALS:  # from now on there is something to stop
+        for number in _SIGNALS:  # from now on, there is an experiment to stop
             signal.signal(number, lambda *_: self._news.put(_SIGNAL))
         try:
             {"create": self._create, "resume": self._open_again, "view": self._open_again}[self._given.action](config)
@@ -74,7 +74,7 @@ class Launch:
         return {"experiment_id": self._given.experiment_id}
 
     def wait(self) -> str:
-        """Waits until the experiment is closed, or a signal asks to stop it; returns which."""
+        """Wait until the experiment is closed, or a signal requests its stop; return which."""
         threading.Thread(target=self._follow, daemon=True).start()
         return self._news.get()
 
@@ -122,25 +122,25 @@ class Launch:
         place = caller.choose(None, None)
         if place.is_remote:
             raise InvalidInput(
-                "NNI_MANAGER_ADDRESS names a manager elsewhere, and NNI's launchers reach this machine only: unset it,"
+                "NNI_MANAGER_ADDRESS names a manager on another machine, which NNI's launchers cannot reach: unset it,"
                 " or use `nnictl` of nni-manager"
             )
         return place
 
     def _client(self) -> ManagerClient:
-        """A client of the daemon, which is started when none runs."""
+        """A client of the daemon, which is started if none runs."""
         from nni_manager.client import caller
 
         return caller.connect(self._place())
 
     def _follow(self) -> None:
-        """Waits in a thread until the experiment is closed."""
+        """Wait in a thread until the experiment is closed."""
         while not self._is_closed():
             threading.Event().wait(_LOOK_S)
         self._news.put(_CLOSED)
 
     def _is_closed(self) -> bool:
-        """Whether the experiment is closed, after its states have ended. A daemon that is gone is not started."""
+        """Whether the experiment is closed, after its states have ended. Starts no daemon."""
         from nni_manager.app import closed_experiments
         from nni_manager.client.daemon import find_running
         from nni_manager.client.manager_client import ManagerClient
@@ -162,7 +162,7 @@ class Launch:
 
 @contextmanager
 def _elsewhere(client: ManagerClient, given: Arguments) -> Iterator[str | None]:
-    """The parent of the folder, where the daemon does not know the experiment; None: it knows it."""
+    """The parent of the folder, if the daemon does not know the experiment; else None."""
     try:
         client.experiment(given.experiment_id)
         yield None
@@ -173,8 +173,8 @@ def _elsewhere(client: ManagerClient, given: Arguments) -> Iterator[str | None]:
 def _require_tuner(given: Arguments, config: dict[str, Any]) -> None:
     if given.tuner_channel or config.get("experimentType", "hpo") != "hpo":
         raise InvalidInput(
-            "experimentType: only experiments with a search space (`hpo`) are run here; start another shell, without"
-            " the hook, for NNI's searches for architectures"
+            "experimentType: only experiments with a search space (`hpo`) run here; for NNI's architecture search,"
+            " start another shell without the hook"
         )
 
 
@@ -184,6 +184,6 @@ def _warn(sentences: Any) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of a terminal stops no experiment
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # closing the terminal does not stop the experiment
     os.chdir("/")  # it was started in the folder of the program
     sys.exit(main(sys.argv[1:]))

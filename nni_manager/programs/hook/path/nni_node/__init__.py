@@ -1,1 +1,1 @@
-"""Stands before NNI's package of this name: its launchers start the program `node` beside this file."""
+"""Shadows NNI's package of this name: its launchers start the program `node` next to this file."""
