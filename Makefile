@@ -128,7 +128,7 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt | $(VENV)/.uv
 	$(BIN)/python -c "from tests.fork_server import server; server.import_all()"
 	touch $@ $(VENV)/.demo
 
-# The locks anew: the newest releases that pyproject.toml allows, for every Python and platform, with the hashes of all
+# Updates the locks: the newest releases that pyproject.toml allows, for every Python and platform, with the hashes of all
 # their files. What is locked already stays: make lock UPGRADE=
 lock: $(UV)
 	$(LOCK) --extra dev pyproject.toml -o requirements/dev.txt

@@ -94,7 +94,7 @@ class Changes:
     def _watch_folders(self) -> None:
         try:
             if self._inotify is None:
-                raise OSError("there is no inotify")
+                raise OSError("inotify is missing")
             for folder in self._folders():
                 if os.path.isdir(folder):
                     self._inotify.add(folder, _CHANGES)

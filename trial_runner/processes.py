@@ -226,7 +226,7 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def reap(pid: int) -> bool:
-    """Whether the child had ended and is reaped now; also true if it is no longer our child."""
+    """Whether the child had ended and is reaped now; also true if it is not our child any more."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -6,7 +6,7 @@ import random
 from nni.tuner import Tuner
 from nni.utils import OptimizeMode, extract_scalar_reward
 
-#: How often a single parameter is drawn anew instead of varied: the way out of a corner, and the way between choices.
+#: How often a single parameter is drawn again instead of varied: the way out of a corner, and the way between choices.
 REDRAW = 0.1
 
 

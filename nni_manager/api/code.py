@@ -212,7 +212,7 @@ async def directory(data_directory: Path, sha256: str) -> Path:
     """The folder of uploaded code. Raises NotFound."""
     found = await asyncio.to_thread(CodeFolders(data_directory).find, sha256)
     if found is None:
-        raise NotFound(f"there is no code {sha256}; send it with PUT {PREFIX}/{sha256}")
+        raise NotFound(f"cannot find code {sha256}; send it with PUT {PREFIX}/{sha256}")
     return found
 
 

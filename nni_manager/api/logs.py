@@ -107,7 +107,7 @@ async def read_experiment(
 def _require(name: str, names: tuple[str, ...]) -> None:
     """Raise NotFound for other names than `names`, so that no other path can be read."""
     if name not in names:
-        raise NotFound(f"there is no log {name!r}; use {', '.join(names)}")
+        raise NotFound(f"cannot find log {name!r}; use {', '.join(names)}")
 
 
 async def attempt_file(

@@ -143,5 +143,5 @@ def connect_to_read(place: ChosenDaemon) -> ManagerClient:
     from nni_manager.client import daemon
 
     if not place.is_remote and daemon.has_nothing(place.data_directory):
-        raise NotFound(f"there are no experiments in {place.data_directory}; `nnictl create` creates one")
+        raise NotFound(f"found no experiments in {place.data_directory}; `nnictl create` creates one")
     return connect(place)

@@ -41,7 +41,7 @@ class Tree:
             self._root = os.open(directory, _FOLDER & ~os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise InvalidInput(
-                f"trialCodeDirectory: there is no folder {str(directory)!r}; correct the path."
+                f"trialCodeDirectory: cannot find folder {str(directory)!r}; correct the path."
             ) from error
         except OSError as error:
             raise self.refusal("", f"cannot be read ({error.strerror}); allow this user to read it") from error

@@ -1,7 +1,7 @@
 """Detects edits of an experiment file after the experiment was created.
 
 The file is not read again, so `resume` warns of edits, which have no effect. Its path and digest are in the
-experiment's provenance record. Without that record, for example after a kill, there is no warning.
+experiment's provenance record. Without that record, for example after a kill, it does not warn.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def look(
             data_directory=data_directory,
         ).canonical
     except ConfigInvalid as error:
-        return _warning(path, f"It is no longer a valid experiment file: {error.problems[0]}", "")
+        return _warning(path, f"It is not a valid experiment file any more: {error.problems[0]}", "")
     if _digest(found) == origin.get(DIGEST):
         return None
     names = _without_copies(_differences(found, canonical))

@@ -46,7 +46,7 @@ def python(asked: str, environment: Mapping[str, str] | None, *, file: str = "")
         return (_which("python3", path) if environment is not None else None) or sys.executable
     if (found := _which(asked, path)) is None:
         where = "" if "/" in asked else f" on the PATH {path}"
-        message = f"there is no program {asked}{where}; name the Python that runs your tuner"
+        message = f"cannot find program {asked}{where}; name the Python that runs your tuner"
         raise ConfigInvalid.of(message, field=_FIELD, file=file)
     return found
 

@@ -154,7 +154,7 @@ class Catalogue:
         choice = f"use one of {', '.join(self.names)}, or your own class (className)"
         if self.is_missing(name):
             raise InvalidInput(f"name: NNI's {self.kind} {name!r} is not available here; {choice}.")
-        raise InvalidInput(f"name: there is no {self.kind} {name!r}{self._nearest(name)}; {choice}.")
+        raise InvalidInput(f"name: cannot find {self.kind} {name!r}{self._nearest(name)}; {choice}.")
 
     def look_up(self, name: str) -> Algorithm | None:
         """The algorithm of a name or alias, or None."""

@@ -287,7 +287,7 @@ class StoredExperiment(NamedTuple):
 
 
 class NeedlessCheckpoint(NamedTuple):
-    """A checkpoint of a successful trial that is no longer needed."""
+    """A checkpoint of a successful trial that is not needed any more."""
 
     trial_id: str
     #: (training service, job) of each attempt: it may have been at several places.

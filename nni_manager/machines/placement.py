@@ -21,7 +21,7 @@ from nni_manager.platform_kit.contract import JobPlan
 class Placement:
     """The share of one training service.
 
-    `demands`: of every job, by machine, in the order of the config. `code`: wait code when there is no place. `wake`:
+    `demands`: of every job, by machine, in the order of the config. `code`: wait code when no place is free. `wake`:
     called when room, or the reason for no room, changes.
     """
 
@@ -87,7 +87,7 @@ class Placement:
     # For display
 
     def why(self) -> Wait:
-        """The reason why there is no room: one sentence per machine."""
+        """The reason why it has no room: one sentence per machine."""
         said = [
             why_no_place(machine, self._demands[machine.name]) or f"others have waited longer for {machine.called}"
             for machine in self._known()

@@ -95,7 +95,7 @@ class Room:
 
     #: Number of further jobs; None: unlimited.
     free: int | None = None
-    #: Why there is no room, or less than the maximum.
+    #: Why it has no room, or less than the maximum.
     why: Wait | None = None
 
 

@@ -1,7 +1,7 @@
 """The platforms by name, each with the description of its adapter.
 
 A folder below `nni_manager.platforms` is a platform; other packages add theirs under the entry-point group
-``nni_manager.platforms``. Both expose ``PLATFORM``, a `PlatformDescription`. There is no list to edit, and nothing is
+``nni_manager.platforms``. Both expose ``PLATFORM``, a `PlatformDescription`. No list has to be edited, and nothing is
 imported before it is needed. A broken plug-in is reported by name and does not affect others. A platform without an
 adapter is not in this version yet: its section can be validated, but no experiment can use it.
 """
@@ -208,4 +208,4 @@ def _unknown(name: str, known: tuple[str, ...], described: Iterable[PlatformDesc
     old = {old.lower(): old for one in described for old in one.old_names}
     near = difflib.get_close_matches(name.lower(), [*known, *old], n=1)
     guess = f"did you mean {old.get(near[0], near[0])}? " if near else ""
-    return f"there is no platform '{name}'; {guess}Known: {', '.join(known)}"
+    return f"cannot find platform '{name}'; {guess}Known: {', '.join(known)}"

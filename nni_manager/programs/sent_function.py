@@ -54,7 +54,7 @@ def prepare(
     _require_one_argument(function)
     given = None if code_directory is None else Path(os.path.realpath(os.path.expanduser(code_directory)))
     if given is not None and not given.is_dir():
-        raise InvalidInput(f"code_directory: there is no folder {given}")
+        raise InvalidInput(f"code_directory: cannot find folder {given}")
     if reference := _reference(function):
         folder = _folder(function.__module__, given)
         if folder is not None:

@@ -233,7 +233,7 @@ def broken_off(client: ManagerClient, id: str) -> str:
         errors = client.experiment(id)["errors"]
     except Unreachable:
         return gone(id)
-    return f"experiment {id} is no longer running{': ' if errors else ''}{'; '.join(errors)}"
+    return f"experiment {id} is not running any more{': ' if errors else ''}{'; '.join(errors)}"
 
 
 def gone(id: str) -> str:

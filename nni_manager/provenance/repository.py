@@ -65,7 +65,7 @@ async def look(directory: str, environment: Mapping[str, str], secrets: SecretTe
     """
     path = shutil.which("git", path=environment.get("PATH", os.defpath))
     if path is None:
-        return {**_UNKNOWN, "directory": directory, "problem": "there is no program git on the PATH"}
+        return {**_UNKNOWN, "directory": directory, "problem": "the program git is not on the PATH"}
     git = _Git(path, directory, environment)
     try:
         return await _state(git, directory, secrets)

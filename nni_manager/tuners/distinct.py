@@ -2,7 +2,7 @@
 
 If the inner tuner proposes a point that has a trial, others are drawn, at first near it and then from the whole search
 space. If all of these have trials, too, the next one without a trial is taken from the grid. The inner tuner learns
-which point became its proposal. When no point is left, there are no more proposals.
+which point became its proposal. When no point is left, proposals end.
 
 A search space of one point is repeated, as its user measures noise. Infinite search spaces are passed to the inner
 tuner.

@@ -53,8 +53,8 @@ class Density:
         drawn = self.points[source.integers(len(self.points), size=count)].copy()
         for place, (size, width) in enumerate(zip(self._sizes, self.widths, strict=True)):
             if size:
-                anew = source.random(count) < width
-                drawn[:, place] = numpy.where(anew, source.integers(size, size=count), drawn[:, place])
+                redrawn = source.random(count) < width
+                drawn[:, place] = numpy.where(redrawn, source.integers(size, size=count), drawn[:, place])
             else:
                 drawn[:, place] = _near(drawn[:, place], min(factor * width, _WIDEST), source)
         return drawn

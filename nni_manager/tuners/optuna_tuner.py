@@ -50,7 +50,7 @@ class OptunaTuner(RememberingTuner[W]):
         """Called when `known` is rebuilt. Clears everything derived from it."""
 
     def propose(self, parameter_id: int) -> dict[str, object]:
-        # without a result there is no basis, whatever `startup` is
+        # results are the basis, whatever `startup` is
         is_early = len(self.known) < max(self.startup, 1)
         parameters = draw(self.space, self.seed, parameter_id) if is_early else self.ask(parameter_id)
         self.pending[parameter_id] = parameters

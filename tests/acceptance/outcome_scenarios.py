@@ -116,7 +116,7 @@ def _over(experiment: ScriptedExperiment) -> View:
     experiment.wait("DONE")
     view = when_all_is_told(experiment)
     if (hold := view.state["hold"]) is not None:
-        assert hold["code"] == "SUBMIT_REJECTED" and "there is no such queue" in hold["sentence"]
+        assert hold["code"] == "SUBMIT_REJECTED" and "no such queue" in hold["sentence"]
         experiment.resume()
         experiment.wait("DONE")
         view = when_all_is_told(experiment)

@@ -80,8 +80,8 @@ ROWS = {
     ),
     "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED, befalls=2),
     "refused": Row(
-        rule={"refuseSubmit": "there is no such queue"},
-        message="there is no such queue",
+        rule={"refuseSubmit": "no such queue"},
+        message="no such queue",
         attempt={"state": "FAILED", "reason": "", "cause": "SUBMIT_REJECTED", "startedMs": None},
     ),
 }

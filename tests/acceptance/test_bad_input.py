@@ -49,7 +49,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         ({"maxTrialNumber": "many"}, "maxTrialNumber", "must be a whole number"),
         ({"trialConcurrency": -2}, "trialConcurrency", "must be from 1 to 100000, not -2"),
         ({"trialConcurrency": None}, "trialConcurrency", "set the number of trials that run at the same time"),
-        ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "there is no folder"),
+        ({"trialCodeDirectory": "nowhere"}, "trialCodeDirectory", "cannot find folder"),
         (
             {"searchSpace": {"x": {"_type": "unifrom", "_value": [0, 1]}}},
             "searchSpace.x",
@@ -110,7 +110,7 @@ def test_unknown_experiment_or_trial_is_named(served: CommandLine) -> None:
     ):
         code, line = served.bad(*words)
         assert code == 1 and line == (
-            "nnictl: there is no experiment nosuch; `nnictl experiment list --all` shows every experiment"
+            "nnictl: cannot find experiment nosuch; `nnictl experiment list --all` shows every experiment"
         )
     assert served.bad("stop") == (
         1,

@@ -189,7 +189,7 @@ def test_experiment_is_created_shown_and_stopped(either: CommandLine) -> None:
     nnictl.good("stop", "--all")
     assert nnictl.good("experiment", "delete", id_, "--yes") == f"Experiment {id_} is removed.\n"
     assert not (nnictl.data / id_).exists()
-    assert nnictl.good("experiment", "list", "--all") == "There are no experiments.\n"
+    assert nnictl.good("experiment", "list", "--all") == "No experiments.\n"
 
 
 def test_log_follows_a_trial_to_its_end(nnictl: CommandLine) -> None:

@@ -200,7 +200,7 @@ def test_copied_folder_is_viewed_and_resumed(kept: CommandLine) -> None:
     kept.good("experiment", "delete", id_, "--yes")
     (port,) = _free_ports(1)
     code, sentence = kept.bad("view", id_, "--port", port, "--experiment_dir", kept.folder)
-    assert code == 1 and f"there is no experiment folder {kept.folder / id_}" in sentence and _is_free(port)
+    assert code == 1 and f"cannot find experiment folder {kept.folder / id_}" in sentence and _is_free(port)
     kept.good("view", id_, "--port", port, "--experiment_dir", elsewhere)
     assert _status(port) == "VIEWED" and len(_get(port, "/api/v1/nni/trial-jobs").json()) == 2
     kept.good("stop", id_)

@@ -185,7 +185,7 @@ def test_unreachable_manager_is_named(caller: CommandLine) -> None:
 def test_refused_experiment_leaves_nothing(caller: CommandLine, manager: Daemon) -> None:
     before = len(manager.call("GET", "/experiments")["experiments"])
     done = caller.run("create", "-c", config(caller, tuner={"name": "Theirs"}))
-    assert done.returncode == 2 and "there is no tuner 'Theirs'" in done.stderr
+    assert done.returncode == 2 and "cannot find tuner 'Theirs'" in done.stderr
     (caller.folder / "code" / ".nniignore").write_text("tuners/\n")
     done = caller.run("create", "-c", config(caller))
     assert done.returncode == 2 and "tuner.codeDirectory: the folder" in done.stderr

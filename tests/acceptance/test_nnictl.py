@@ -90,7 +90,7 @@ def test_experiment_show_and_status(world: Running) -> None:
     code, sentence = world.line.bad("experiment", "show")
     assert code == 2 and "experiments are open" in sentence
     code, sentence = world.line.bad("experiment", "show", "nope")
-    assert code == 1 and "there is no experiment nope" in sentence
+    assert code == 1 and "cannot find experiment nope" in sentence
 
 
 def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_trial_kill(world: Running) -> None:
     assert trial in world.line.good("trial", "kill", world.running, "--trial_id", trial)
     world.line.daemon.wait_for(world.running, lambda state: state["counts"].get("USER_CANCELED"))
     code, sentence = world.line.bad("trial", "kill", world.running, "-T", "zzzzz")
-    assert code == 1 and "there is no trial zzzzz" in sentence
+    assert code == 1 and "cannot find trial zzzzz" in sentence
     code, sentence = world.line.bad("trial", "kill", world.stopped, "-T", "zzzzz")
-    assert code == 1 and "there is no trial zzzzz" in sentence
+    assert code == 1 and "cannot find trial zzzzz" in sentence
 
 
 def test_update(world: Running, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_registered_tuner_is_used_by_its_name(world: Running) -> None:
     assert [trial["parameters"]["x"] for trial in trials] == [11, 12, 13, 14]
     world.line.good("algo", "unregister", "Counting")
     done = world.line.run("create", "-c", tuner)
-    assert done.returncode == 2 and "there is no tuner 'Counting'" in done.stderr
+    assert done.returncode == 2 and "cannot find tuner 'Counting'" in done.stderr
     assert world.line.bad("algo", "unreg", "Counting")[0] == 1
     done = world.line.run("algo", "reg", "-m", folder / "nowhere.yml")
     assert done.returncode == 2 and "cannot be read" in done.stderr

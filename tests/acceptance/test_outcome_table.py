@@ -159,7 +159,7 @@ def test_assessor_verdict_holds_when_the_next_attempt_is_refused(scenarios: Scen
     cluster = {
         "trials": [
             {"match": {"attempt": 1}, "results": [0.1, 0.2], "duration": 600, "preempted": True},
-            {"refuseSubmit": "there is no such queue", "delay": 12},
+            {"refuseSubmit": "no such queue", "delay": 12},
         ]
     }
     experiment = scenarios.experiment("late verdict", ["only"], cluster, assessor=stern_assessor(gate=str(gate)))
@@ -171,7 +171,7 @@ def test_assessor_verdict_holds_when_the_next_attempt_is_refused(scenarios: Scen
     gate.touch()
     experiment.wait("DONE")
     view = when_all_is_told(experiment, count=1)
-    assert view.rows["only"] == ("EARLY_STOPPED", "the assessor ended it early, there is no such queue (ASSESSOR)")
+    assert view.rows["only"] == ("EARLY_STOPPED", "the assessor ended it early, no such queue (ASSESSOR)")
     assert view.trials["only"]["stopRequest"] == "ASSESSOR"
     assert [attempt["state"] for attempt in view.trials["only"]["attempts"]] == ["PREEMPTED", "FAILED"]
     assert view.notes == [{"ended": 0, "success": False}]

@@ -227,10 +227,10 @@ def test_missing_python_is_named(home: Home) -> None:
     for command in (("create", "--config"), ("config", "check")):
         _, complaint = home.line.bad(*command, file)
         assert complaint.startswith(
-            f"{file}: tunerPython: there is no program {home.line.folder}/venvs/none/bin/python;"
+            f"{file}: tunerPython: cannot find program {home.line.folder}/venvs/none/bin/python;"
         )
         _, complaint = home.line.bad(*command, file, "--tuner-python", "python-not-there")
-        assert "tunerPython: there is no program python-not-there on the PATH" in complaint
+        assert "tunerPython: cannot find program python-not-there on the PATH" in complaint
 
 
 def test_managers_python_is_used_without_a_caller(server: CommandLine, tmp_path: Path) -> None:

@@ -108,4 +108,4 @@ def test_every_tuner_gets_the_results_of_the_same_tuner(line: CommandLine, way: 
 def test_missing_experiment_is_refused(line: CommandLine) -> None:
     file = line.config(trialCommand=REPORT_X, searchSpace=uniform(0, 1), warmStart=["nowhere1"])
     code, sentence = line.bad("create", "--config", file)
-    assert code == 2 and "warmStart: there is no experiment nowhere1; `nnictl experiment list --all`" in sentence
+    assert code == 2 and "warmStart: cannot find experiment nowhere1; `nnictl experiment list --all`" in sentence

@@ -177,4 +177,4 @@ def _let_importances_end() -> None:
 
 
 def _refuse(word: str) -> None:
-    raise AssertionError(f"{word} is no JSON")
+    raise AssertionError(f"{word} is not JSON")

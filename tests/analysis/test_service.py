@@ -142,7 +142,7 @@ async def test_a_page_has_the_process_started_before_its_charts_ask(experiment: 
 
 async def test_what_cannot_be_prepared_is_told_to_the_question(experiment: Filled) -> None:
     async def located(_id: str) -> tuple[Path, str]:
-        raise NotFound("there is no experiment")
+        raise NotFound("cannot find experiment")
 
     analysis = Analysis(located)
     analysis.prepare("exp1")

@@ -319,7 +319,7 @@ async def test_unused_code_is_removed_when_other_code_arrives(
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"code": NOBODY}, f"there is no code {NOBODY}"),
+        ({"code": NOBODY}, f"cannot find code {NOBODY}"),
         ({"code": "../.."}, "must be the SHA-256"),
         ({"code": 7}, "code:"),
     ],

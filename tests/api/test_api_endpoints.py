@@ -282,4 +282,4 @@ async def test_unreadable_folder_is_skipped(api: httpx.AsyncClient, world: World
     body = {"workingDirectory": "/" + "x" * 300} | ({"id": "seeded"} if verb == "view" else {})
     path = f"{EXPERIMENTS}/view" if verb == "view" else f"{EXPERIMENTS}/seeded/resume"
     answer = await api.post(path, json=body)
-    assert (answer.status_code, "there is no experiment folder" in answer.text) == (404, True)
+    assert (answer.status_code, "cannot find experiment folder" in answer.text) == (404, True)

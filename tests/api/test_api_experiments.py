@@ -138,7 +138,7 @@ async def test_hold_of_unreadable_experiment_has_the_reason(api: httpx.AsyncClie
 
 async def test_unreadable_stopped_experiment_has_no_invented_values(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("broken", status=ExperimentStatus.RUNNING)
-    folder.database.write_bytes(b"this is no database")
+    folder.database.write_bytes(b"this is not a database")
     answer = await api.post(f"{EXPERIMENTS}/broken/stop")
     assert answer.status_code == 200, answer.text
     told = answer.json()

@@ -159,7 +159,7 @@ async def test_an_ordinary_stop_leaves_nothing(api: httpx.AsyncClient, world: Wo
 
 async def test_experiment_with_corrupt_database_is_cleaned_by_id(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("broken")
-    folder.database.write_bytes(b"this is no database")
+    folder.database.write_bytes(b"this is not a database")
     assert (await api.delete(f"{EXPERIMENTS}/broken")).status_code == 204
     assert Cleaned.cleaned == [("broken", "local", ())] and await noted(world) == []
 
@@ -167,7 +167,7 @@ async def test_experiment_with_corrupt_database_is_cleaned_by_id(api: httpx.Asyn
 async def test_experiment_without_a_known_service_is_deleted(api: httpx.AsyncClient, world: World) -> None:
     folder = await world.add("broken")
     await world.supervisor.index.write(lambda c: index.set_config(c, "broken", None, ""))
-    folder.database.write_bytes(b"this is no database")
+    folder.database.write_bytes(b"this is not a database")
     deleted = await api.delete(f"{EXPERIMENTS}/broken")
     assert (deleted.status_code, deleted.text) == (204, "")
     assert Cleaned.cleaned == [] and await noted(world) == []
@@ -179,7 +179,7 @@ async def test_experiment_with_invalid_database_is_cleaned_by_id(
 ) -> None:
     folder = await world.add("broken")
     if was_tried:
-        world.supervisor.not_opened["broken"] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence="it is no file")
+        world.supervisor.not_opened["broken"] = Hold(code=HoldCode.STORE_UNAVAILABLE, sentence="it is not a file")
     folder.database.unlink()
     folder.database.mkdir()
     deleted = await api.delete(f"{EXPERIMENTS}/broken")

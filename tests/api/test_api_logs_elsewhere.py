@@ -26,7 +26,7 @@ class Far(Acted):
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         self._may_raise()
         if name not in self.logs:
-            raise NotFound(f"there is no {name}")
+            raise NotFound(f"cannot find {name}")
         text = self.logs[name]
         start = max(0, len(text) + offset) if offset < 0 else offset
         return text[start : start + limit]

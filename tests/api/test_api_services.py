@@ -132,6 +132,6 @@ async def test_why_a_platform_does_not_start_a_job_is_on_the_trial(api: httpx.As
     found = await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["wait"]["code"] == "IMAGE")
     assert found["wait"] == {"code": "IMAGE", "sentence": "pulling", "details": {"of": 9}}
     assert found["attempts"][0]["wait"] == found["wait"]
-    later = Wait(code=WaitCode.IMAGE, sentence="there is no such image")
+    later = Wait(code=WaitCode.IMAGE, sentence="no such image")
     Acted.made["local"].tell(found["attempts"][0]["jobName"], Observation(state=JobState.PENDING, wait=later))
-    await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["wait"]["sentence"] == "there is no such image", 2)
+    await shown(api, f"{id_}/trials/{trial_id}", lambda one: one["wait"]["sentence"] == "no such image", 2)

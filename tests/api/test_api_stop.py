@@ -44,7 +44,7 @@ async def test_stop_of_an_experiment_with_a_newer_schema_is_refused(
     for id_ in ("newer", "broken"):
         folder = await world.add(id_, status=ExperimentStatus.RUNNING)
         if id_ == "broken":
-            folder.database.write_bytes(b"this is no database")
+            folder.database.write_bytes(b"this is not a database")
         else:
             with closing(sqlite3.connect(folder.database)) as connection:
                 connection.execute("PRAGMA user_version = 99")

@@ -29,7 +29,7 @@ class Far(Acted):
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
         self._may_raise()
         if name not in self.files:
-            raise NotFound(f"there is no {name}")
+            raise NotFound(f"cannot find {name}")
         return self.files[name][offset : offset + limit]
 
 

@@ -62,7 +62,7 @@ def test_no_daemon_to_take_over_starts_none(manager: CommandLine) -> None:
     assert json.loads(manager.good("experiment", "list", "--all", "--json")) == []
     for words in (("trial", "ls"), ("experiment", "show", "abc"), ("log", "stdout"), ("top",)):
         code, line = manager.bad(*words)
-        assert code == 1 and line.startswith(f"nnictl: there are no experiments in {manager.data}; "), words
+        assert code == 1 and line.startswith(f"nnictl: found no experiments in {manager.data}; "), words
     code, line = manager.bad("status", program="nni-manager")
     assert code == 1 and line.startswith(f"nni-manager: no daemon runs for {manager.data}; ")
     assert not manager.data.exists()

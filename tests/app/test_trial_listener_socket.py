@@ -117,7 +117,7 @@ async def test_closing_ends_its_connections_and_no_other(tmp_path: Path) -> None
         assert len(listeners._server.server_state.connections) == 2
         await listener.close("exp1")
         async with asyncio.timeout(5):
-            while len(listeners._server.server_state.connections) == 2:  # noqa: ASYNC110 (there is no event for it)
+            while len(listeners._server.server_state.connections) == 2:  # noqa: ASYNC110 (no event tells of it)
                 await asyncio.sleep(0)
         assert (await client.get(service.address)).text == "service"
         assert len(listeners._server.server_state.connections) == 1

@@ -22,7 +22,7 @@ def test_medianstop_is_found_in_any_case() -> None:
     [
         (AlgorithmSpec(name="Medianstopp"), "did you mean Medianstop"),
         (AlgorithmSpec(name="Curvefit"), "did you mean Curvefitting"),
-        (AlgorithmSpec(name="Nothing"), "there is no assessor 'Nothing'"),
+        (AlgorithmSpec(name="Nothing"), "cannot find assessor 'Nothing'"),
         (
             AlgorithmSpec(name="Medianstop", class_args={"step": 1}),
             "classArgs.step: Medianstop does not have this argument",

@@ -242,7 +242,7 @@ class FakeManager:
         for one in self.trials_of[id]:
             if one["id"] == trial_id:
                 return one
-        raise NotFound(f"there is no trial {trial_id}")
+        raise NotFound(f"cannot find trial {trial_id}")
 
     def kill_trial(self, id: str, trial_id: str) -> None:
         self._note("kill", id, trial_id)

@@ -60,7 +60,7 @@ def test_name_is_registered_used_and_removed(nnictl: Run, meta: Path, register: 
         "trainingService: {platform: local}\n"
     )
     assert "of my_tuner.MyTuner on local" in nnictl("config", "check", str(config)).stdout
-    assert nnictl("algo", unregister, "Mine").stdout == "Mine is no longer registered.\n"
+    assert nnictl("algo", unregister, "Mine").stdout == "Mine is not registered any more.\n"
     assert nnictl("config", "check", str(config)).exit_code == 2
 
 
@@ -116,7 +116,7 @@ def test_a_wrong_meta_file(nnictl: Run, meta: Path, text: str, word: str) -> Non
 @pytest.mark.parametrize(
     ("words", "word"),
     [
-        (["show", "nope"], "there is no algorithm nope"),
+        (["show", "nope"], "cannot find algorithm nope"),
         (["unregister", "nope"], "no algorithm nope is registered"),
         (["unregister", "TPE"], "TPE is built in and cannot be removed"),
         (["register", "-m", "/nowhere.yml"], "/nowhere.yml: cannot be read"),

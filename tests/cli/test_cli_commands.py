@@ -213,7 +213,7 @@ def test_unencodable_text_on_stdout_is_escaped(nnictl: Run, manager: FakeManager
 
 def test_empty_lists_are_sentences(nnictl: Run) -> None:
     assert nnictl("experiment", "list").stdout == "No experiment is open; --all lists closed ones too.\n"
-    assert nnictl("experiment", "list", "--all").stdout == "There are no experiments.\n"
+    assert nnictl("experiment", "list", "--all").stdout == "No experiments.\n"
 
 
 def test_show(nnictl: Run, manager: FakeManager) -> None:
@@ -448,8 +448,8 @@ def test_lists_by_status_and_of_the_newest(nnictl: Run, manager: FakeManager) ->
 
 def test_trial_ls_without_trials(nnictl: Run, manager: FakeManager) -> None:
     manager.add(state("abc"))
-    assert nnictl("trial", "ls").stdout == "There are no trials yet.\n"
-    assert nnictl("trial", "ls", "--head", "1").stdout == "There are no trials yet.\n"
+    assert nnictl("trial", "ls").stdout == "No trials yet.\n"
+    assert nnictl("trial", "ls", "--head", "1").stdout == "No trials yet.\n"
     assert nnictl("trial", "ls", "--head", "1", "--tail", "1").exit_code == 2
 
 
@@ -527,8 +527,8 @@ def test_trial_show_has_the_last_lines_of_stderr(nnictl: Run, manager: FakeManag
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("9", "there is no trial 9; `nnictl trial ls abc` shows every trial"),
-        ("zz", "there is no trial zz; "),
+        ("9", "cannot find trial 9; `nnictl trial ls abc` shows every trial"),
+        ("zz", "cannot find trial zz; "),
         ("a", "trial a is ambiguous: aaaaa, abbbb; give more of the id"),
         ("", "the trial is empty"),
     ],

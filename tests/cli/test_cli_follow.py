@@ -172,10 +172,10 @@ def test_next_daemon_is_followed(running: FakeManager, monkeypatch: pytest.Monke
 
 def test_removed_experiment_ends_the_wait(running: FakeManager) -> None:
     def removed(id: str) -> dict:
-        raise NotFound("there is no experiment k3v9x0qa")
+        raise NotFound("cannot find experiment k3v9x0qa")
 
     running.experiment = removed
-    with pytest.raises(NotFound, match="there is no experiment k3v9x0qa"):
+    with pytest.raises(NotFound, match="cannot find experiment k3v9x0qa"):
         follow(followed(running), Record())
 
 
@@ -183,7 +183,7 @@ def test_closed_experiment_ends_the_wait(running: FakeManager) -> None:
     running.stream = [state()]
     running.known["k3v9x0qa"]["status"] = "STOPPED"
     running.known["k3v9x0qa"]["errors"] = ["its folder is gone"]
-    with pytest.raises(NniManagerError, match="k3v9x0qa is no longer running: its folder is gone"):
+    with pytest.raises(NniManagerError, match="k3v9x0qa is not running any more: its folder is gone"):
         follow(followed(running), Record())
 
 

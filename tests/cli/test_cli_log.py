@@ -64,7 +64,7 @@ def test_an_unknown_trial_is_named(nnictl: Run, filled: FakeManager) -> None:
     result = nnictl("log", "trial", "-T", "zzzzz")
     assert (result.exit_code, result.stderr) == (
         1,
-        "nnictl: there is no trial zzzzz; `nnictl trial ls abc` shows every trial\n",
+        "nnictl: cannot find trial zzzzz; `nnictl trial ls abc` shows every trial\n",
     )
 
 

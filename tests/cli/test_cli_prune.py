@@ -121,7 +121,7 @@ def test_unknown_disk_does_not_stop_commands(nnictl: Run, manager: FakeManager) 
         raise StoreUnavailable("its disk does not respond")
 
     def is_unknown(*_: str) -> dict[str, Any]:
-        raise NotFound("there is no such address")
+        raise NotFound("no such address")
 
     manager.add(state("abc"), closed("old1", 40))
     for answer in (refuse, is_unknown):

@@ -271,8 +271,8 @@ def test_a_registered_name_is_the_managers_business(nnictl: Run, manager: FakeMa
             "tuner.codeDirectory: must be inside trialCodeDirectory",
         ),
         ({"trialConcurrency": 0}, "trialConcurrency: must be from 1 to"),
-        ({"searchSpaceFile": "nowhere.json"}, "there is no file"),
-        ({"trialCodeDirectory": "nowhere"}, "there is no folder"),
+        ({"searchSpaceFile": "nowhere.json"}, "cannot find file"),
+        ({"trialCodeDirectory": "nowhere"}, "cannot find folder"),
     ],
 )
 def test_invalid_config_is_refused_before_sending(

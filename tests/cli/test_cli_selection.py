@@ -35,7 +35,7 @@ def test_no_id_chooses_the_only_open_experiment(client: FakeManager) -> None:
     [
         ("ab", InvalidInput, "ab is ambiguous: abc, abd; give more of the id"),
         (None, InvalidInput, "2 experiments are open: abc, abd; give the ID of one"),
-        ("nope", NotFound, "there is no experiment nope; `nnictl experiment list --all`"),
+        ("nope", NotFound, "cannot find experiment nope; `nnictl experiment list --all`"),
     ],
 )
 def test_refusal_lists_existing_experiments(client: FakeManager, given: str | None, error: type, words: str) -> None:

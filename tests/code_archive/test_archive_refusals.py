@@ -30,9 +30,9 @@ def refusal(code: Path) -> str:
 
 def test_no_such_directory(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
-    assert refusal(missing) == f"trialCodeDirectory: there is no folder '{missing}'; correct the path."
+    assert refusal(missing) == f"trialCodeDirectory: cannot find folder '{missing}'; correct the path."
     (tmp_path / "file").write_text("")
-    assert "there is no folder" in refusal(tmp_path / "file")
+    assert "cannot find folder" in refusal(tmp_path / "file")
 
 
 # links that stay

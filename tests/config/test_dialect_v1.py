@@ -150,7 +150,7 @@ ALGORITHMS: list[tuple[dict[str, Any], str, str]] = [
     ({"builtinTunerName": "TPE", "className": "Mine"}, "tuner.className", "builtinTunerName is set, too; keep one"),
     ({"codeDir": ".", "className": "M"}, "tuner.classFileName", "is required and not set; your own class requires"),
     ({"codeDir": ".", "classFileName": "m.txt", "className": "M"}, "tuner.classFileName", "must name a Python file"),
-    ({"codeDir": ".", "classFileName": "no.py", "className": "M"}, "tuner.classFileName", "there is no file"),
+    ({"codeDir": ".", "classFileName": "no.py", "className": "M"}, "tuner.classFileName", "cannot find file"),
     ({"builtinTunrName": "TPE"}, "tuner.builtinTunrName", "did you mean builtinTunerName?"),
     ({}, "tuner.builtinTunerName", "is required and not set; name a built-in tuner"),
 ]

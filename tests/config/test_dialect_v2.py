@@ -95,7 +95,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("trialCodeDirectory", "/\0", "holds a NUL character"),
     ("experimentWorkingDirectory", "/\0", "holds a NUL character"),
     ("searchSpaceFile", "/\0", "holds a NUL character"),
-    ("trialCodeDirectory", "no/such/folder", "there is no folder"),
+    ("trialCodeDirectory", "no/such/folder", "cannot find folder"),
     ("trialCodeDirectory", 5, "must be text"),
     ("trialConcurrency", None, "is required and not set"),
     ("trialConcurrency", 0, "must be from 1 to 100000, not 0"),

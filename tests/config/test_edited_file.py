@@ -85,7 +85,7 @@ def test_edit_that_was_applied_is_quiet(edited: Edited) -> None:
 
 def test_invalid_file_is_named(edited: Edited) -> None:
     edited.path.write_text("x: [")
-    assert "It is no longer a valid experiment file" in edited.look() and "not valid YAML" in edited.look()
+    assert "It is not a valid experiment file any more" in edited.look() and "not valid YAML" in edited.look()
 
 
 def test_text_without_a_file_leaves_no_record(edited: Edited) -> None:

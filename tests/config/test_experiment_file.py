@@ -187,7 +187,7 @@ def test_missing_code_directory_keeps_stored_experiment_valid(tmp_path: Path) ->
     code.rmdir()
     assert from_canonical(spec.canonical) == spec
     assert change(spec, {"trialConcurrency": 4}).trial_code_directory == str(code)
-    with pytest.raises(ConfigInvalid, match="there is no folder"):
+    with pytest.raises(ConfigInvalid, match="cannot find folder"):
         load(text, directory=tmp_path)
 
 

@@ -28,7 +28,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "paiYrn"}, "platform", "did you mean paiYarn?"),
     ({"platform": "kubflow"}, "platform", "did you mean kubeflow?"),
     ({"platform": "hybrid"}, "platform", "'hybrid' is not a platform"),
-    ({"platform": "moonbase"}, "platform", "there is no platform 'moonbase'; Known: adl, aml"),
+    ({"platform": "moonbase"}, "platform", "cannot find platform 'moonbase'; Known: adl, aml"),
     ({"platform": "local", "useActiveGpu": "yes"}, "useActiveGpu", "must be true or false"),
     ({"platform": "local", "useActivGpu": True}, "useActivGpu", "did you mean useActiveGpu?"),
     ({"platform": "local", "trialGpuNumber": 1}, "useActiveGpu", "when trialGpuNumber is above 0"),
@@ -50,7 +50,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"platform": "local", "trialCommand": 0}, "trialCommand", "must be text"),
     ({"platform": "local", "trialCommand": ""}, "trialCommand", "must not be empty"),
     ({"platform": "local", "trialCommand": "true\0"}, "trialCommand", "holds a NUL character"),
-    ({"platform": "local", "trialCodeDirectory": "no/hive"}, "trialCodeDirectory", "there is no folder"),
+    ({"platform": "local", "trialCodeDirectory": "no/hive"}, "trialCodeDirectory", "cannot find folder"),
     ({"platform": "local", "debug": "true"}, "debug", "must be true or false"),
 ]
 

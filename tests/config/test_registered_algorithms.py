@@ -97,6 +97,6 @@ def test_registered_algorithm_without_arguments_refuses_them(tmp_path: Path) -> 
 
 
 def test_an_unknown_name_is_left_to_a_manager_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="there is no tuner 'Mine'"):
+    with pytest.raises(ConfigInvalid, match="cannot find tuner 'Mine'"):
         read(tmp_path, {"name": "Mine"})
     assert read(tmp_path, {"name": "Mine"}, elsewhere=True).tuner.name == "Mine"

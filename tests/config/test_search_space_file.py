@@ -138,7 +138,7 @@ def test_a_choice_of_mappings_and_others_is_warned_of(
 def test_a_missing_file_is_a_problem_of_the_config(refusals: Refusals) -> None:
     [problem] = refusals(searchSpace=None, search_space_file="space")
     assert (problem.file, problem.field) == ("bee.yml", "search_space_file")
-    assert "there is no file" in problem.message
+    assert "cannot find file" in problem.message
 
 
 def test_a_file_in_another_encoding(refusals: Refusals, tmp_path: Path) -> None:

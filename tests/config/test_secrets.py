@@ -84,7 +84,7 @@ def test_sent_secret_needs_no_variable_and_no_file(tmp_path: Path) -> None:
 REFUSED = [
     ("${TOKEN}", "refers to the variable TOKEN, which is not set; export TOKEN"),
     ("${EMPTY}", "refers to the variable EMPTY, which is not set"),
-    ("file:missing", "there is no file"),
+    ("file:missing", "cannot find file"),
     ("file:empty", "which does not contain a usable secret"),
     ("******", "is masked"),
     ("${your token}", "the placeholder ${your token}"),

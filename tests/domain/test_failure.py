@@ -24,7 +24,7 @@ def key(status: str = "FAILED", reason: str = "USER_CODE", id: str = "abcde", **
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("ValueError: 0.25 is no rate", "ValueError: -1.5e-3 is no rate"),
+        ("ValueError: 0.25 is not a rate", "ValueError: -1.5e-3 is not a rate"),
         ("Error: [Errno 2] No such file: '/data/a b.csv'", "Error: [Errno 2] No such file: '/x b.csv'"),
         ("no ./out/1/model.pt", "no results/best.pt"),
         ("RuntimeError: at 0x7f3a00 of 10.0.0.1:80", "RuntimeError: at 0x7f3b99 of 192.168.1.20:4000"),
@@ -47,12 +47,14 @@ def test_numbers_paths_and_addresses_are_alike(one: str, other: str) -> None:
     ],
 )
 def test_another_error_code_or_cause_is_another_failure(other: dict[str, Any]) -> None:
-    report = {"stderr_tail": "ValueError: 1 is no rate"}
+    report = {"stderr_tail": "ValueError: 1 is not a rate"}
     assert key(**report) != key(**{**report, **other})
 
 
 def test_the_key_can_be_read() -> None:
-    assert key(stderr_tail="a\nValueError: 0.1 is no rate\n") == "USER_CODE, exit code 1: ValueError: # is no rate"
+    assert (
+        key(stderr_tail="a\nValueError: 0.1 is not a rate\n") == "USER_CODE, exit code 1: ValueError: # is not a rate"
+    )
     refused = {"reason": "SUBMIT_REJECTED", "exit_code": None, "message": "/code/abcde is gone"}
     assert key(**refused) == "SUBMIT_REJECTED: … is gone"
     assert key("SYS_CANCELED", "LOST", exit_code=None) == "LOST"

@@ -246,8 +246,8 @@ async def test_answers_come_in_any_order(keeper: Keeper, peer: Peer) -> None:
 @pytest.mark.parametrize("kind", [protocol.REJECTED, protocol.INVALID])
 async def test_a_request_that_will_never_work_is_rejected(keeper: Keeper, peer: Peer, kind: str) -> None:
     request = asyncio.create_task(keeper.request("spawn"))
-    await peer.answer(error={"kind": kind, "message": "there is no folder"})
-    with pytest.raises(SubmitRejected, match="there is no folder"):
+    await peer.answer(error={"kind": kind, "message": "cannot find folder"})
+    with pytest.raises(SubmitRejected, match="cannot find folder"):
         await request
 
 

@@ -333,7 +333,7 @@ async def test_fault_of_the_connection_task_is_raised_at_once(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         (record,) = caplog.records
-    assert "trials of this machine are no longer followed" in record.getMessage()
+    assert "trials of this machine are not followed any more" in record.getMessage()
     assert "a fault of ours" in caplog.text
     assert len(caplog.records) == 1, "tasks that are cancelled at the end are as they should be"
 

@@ -100,7 +100,7 @@ def test_adapter_is_a_class(plug_in: PlugIn) -> None:
 
 def test_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE)
-    with pytest.raises(InvalidInput, match=r"there is no platform 'Hives'; did you mean hive\? Known: .*hive.*local"):
+    with pytest.raises(InvalidInput, match=r"cannot find platform 'Hives'; did you mean hive\? Known: .*hive.*local"):
         registry.find("Hives")
 
 
@@ -122,7 +122,7 @@ def test_case_does_not_matter(plug_in: PlugIn, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "local.config", "os"])
 def test_only_a_listed_name_is_ever_imported(name: str) -> None:
-    with pytest.raises(InvalidInput, match="there is no platform"):
+    with pytest.raises(InvalidInput, match="cannot find platform"):
         registry.find(name)
 
 

@@ -137,7 +137,7 @@ class Feed:
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):
-            while not condition():  # noqa: ASYNC110 (any condition; there is no event for each)
+            while not condition():  # noqa: ASYNC110 (any condition; no event tells of each)
                 await asyncio.sleep(0.001)
 
     async def proposed(self, count: int) -> list[int]:

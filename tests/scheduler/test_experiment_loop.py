@@ -175,7 +175,7 @@ class AtWork:
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110 (any condition; there is no event for each)
+            while not condition():  # noqa: ASYNC110 (any condition; no event tells of each)
                 await asyncio.sleep(0.001)
 
     def ask(self, query: str) -> Any:
@@ -372,14 +372,14 @@ async def test_lost_job_is_resubmitted(monkeypatch: Patch, path: Path) -> None:
 
 async def test_a_job_that_is_refused_for_good_fails_its_trial(monkeypatch: Patch, path: Path) -> None:
     def refuse(platform: FakePlatform) -> None:
-        platform.raises["submit"] = [SubmitRejected("there is no queue `gpu`")]
+        platform.raises["submit"] = [SubmitRejected("cannot find queue `gpu`")]
 
     async with at_work(monkeypatch, path, spec(max_trial_number=1), prepare=refuse) as work:
         await work.until(lambda: "DONE" in work.statuses)
         assert work.ask("SELECT status, reason, message FROM trials") == (
             "FAILED",
             "SUBMIT_REJECTED",
-            "there is no queue `gpu`",
+            "cannot find queue `gpu`",
         )
 
 

@@ -54,7 +54,7 @@ class Bench:
             tell=lambda reports: self.forgetting.hear(reports),
             capabilities=Capabilities(watches=True, reads_files=False, slow_poll_s=20),
         )
-        self.observer._look_at_all = False  # there is no store
+        self.observer._look_at_all = False  # it has no store
         self.forgotten: list[str] = []
         self.forgetting = Forgetting(self.platform.forget, self.platform.observe, self.observer, self.forgotten.extend)
         self.forgetting.enter(group)
@@ -71,7 +71,7 @@ class Bench:
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
-            while not condition():  # noqa: ASYNC110 (any condition; there is no event for each)
+            while not condition():  # noqa: ASYNC110 (any condition; no event tells of each)
                 await asyncio.sleep(0)
 
 

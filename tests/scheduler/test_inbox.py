@@ -86,7 +86,7 @@ async def test_final_state_starts_a_turn_at_once(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("decided", [(), ("job",)])
 async def test_repeated_observation_is_not_news(decided: tuple[str, ...]) -> None:
-    """A service observes a job at each change of its pods, most of which change nothing of the job."""
+    """A service observes a job at each change of its pods, and most change nothing of the job."""
     inbox = Inbox()
     inbox.report({"job": RUNNING_HERE})
     inbox.begin_turn()

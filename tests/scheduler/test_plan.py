@@ -519,17 +519,17 @@ def test_the_first_five_failing_alike_hold_the_experiment(
 
 def test_a_reason_that_names_the_trial_is_the_same_for_all() -> None:
     names = [f"t{n:04}" for n in range(5)]
-    words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is no name"
+    words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is not a name"
     known = tuple((name, "FAILED", "USER_CODE", words.format(name)) for name in names[:4])
     report = {"message": words.format(names[4])}
     found = Plan(ended(names[4], "FAILED", **report), row=experiment(ended_trials=4), first_ended=known)
     assert [record.hold.code for record in found.records(PutOnHold)] == [HoldCode.SAME_FAILURE]
 
 
-SAME = "USER_CODE, exit code 1: ValueError: # is no rate"
+SAME = "USER_CODE, exit code 1: ValueError: # is not a rate"
 
 
-def failing(count: int, words: str = "ValueError: 0.{} is no rate") -> list[OpenTrial]:
+def failing(count: int, words: str = "ValueError: 0.{} is not a rate") -> list[OpenTrial]:
     tail = "Traceback\n" + words + "\n"
     return [ended(f"t{n:04}", "FAILED", exit_code=1, stderr_tail=tail.format(n)) for n in range(count)]
 
@@ -560,7 +560,7 @@ def test_hold_has_the_last_stderr_line_of_one_trial() -> None:
     (record,) = Plan(*failing(1), row=row, last_keys=(SAME,) * 9).records(PutOnHold)
     assert record.hold.sentence == (
         "10 trials in a row failed in the same way (maxSameFailures): its command failed, exit code 1 (USER_CODE);"
-        " its stderr says: ValueError: 0.0 is no rate; `nnictl log trial exp1 -T t0000` shows the output of trial"
+        " its stderr says: ValueError: 0.0 is not a rate; `nnictl log trial exp1 -T t0000` shows the output of trial"
         " t0000; correct its code, then run `nnictl resume exp1`; another trialCommand needs a new experiment"
     )
 
@@ -585,7 +585,7 @@ def test_failure_above_max_failed_trials_holds_the_experiment(failed: int, now: 
     assert record.hold.code is HoldCode.TOO_MANY_FAILURES
     assert record.hold.sentence == (
         f"21 trials failed, but maxFailedTrials allows only 20; the last was trial t{now - 1:04}: its command failed,"
-        f" exit code 1: ValueError: 0.{now - 1} is no rate (USER_CODE); correct the cause, then run"
+        f" exit code 1: ValueError: 0.{now - 1} is not a rate (USER_CODE); correct the cause, then run"
         " `nnictl resume exp1`, which restarts the count"
     )
 

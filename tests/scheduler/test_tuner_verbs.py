@@ -144,7 +144,7 @@ def test_no_trial_is_stopped_without_assessor(tuner: InProcess) -> None:
         (start(tuner={"name": "Radnom"}), "did you mean Random"),
         (start(tuner={"name": "TPE", "class_args": {"x": 1}}), "classArgs.x"),
         (start(assessor={"name": "Curvefit"}), "did you mean Curvefitting"),
-        (start(assessor={"name": "Nobody"}), "there is no assessor 'Nobody'"),
+        (start(assessor={"name": "Nobody"}), "cannot find assessor 'Nobody'"),
         (start(search_space={"x": 3}), "searchSpace.x"),
         ({"verb": "propose", "ids": [0]}, "has not been started"),
         ({"verb": "dance"}, "KeyError: 'dance'"),

@@ -30,7 +30,7 @@ ALL = 1000
 
 def strict(text: str) -> Any:
     """As browsers read JSON."""
-    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
 
 
 def listed(
@@ -268,7 +268,7 @@ def test_a_job_that_is_known_to_be_kept_is_out_of_reach_no_more(connection: sqli
 
 
 def test_unknown_trial_is_not_found(connection: sqlite3.Connection) -> None:
-    with pytest.raises(NotFound, match="there is no trial zzzzz"):
+    with pytest.raises(NotFound, match="cannot find trial zzzzz"):
         answers.trial(connection, "zzzzz")
 
 

@@ -95,7 +95,7 @@ def test_changes(connection: sqlite3.Connection) -> None:
     )
     index.remove(connection, "exp1")
     assert index.all_entries(connection) == []
-    sentence = "there is no experiment exp1, or it was deleted; `nnictl experiment list` shows all"
+    sentence = "cannot find experiment exp1, or it was deleted; `nnictl experiment list` shows all"
     with pytest.raises(NotFound, match=sentence):
         index.get(connection, "exp1")
 

@@ -42,7 +42,7 @@ def test_runner_reads_its_attempt(connection: sqlite3.Connection, job: str) -> N
 
 def test_attempts_that_there_are_not(connection: sqlite3.Connection, job: str) -> None:
     for trial_id, number in (("aaaaa", 2), ("bbbbb", 1), ("aaaaa", 0)):
-        with pytest.raises(NotFound, match=f"there is no attempt {number} of trial {trial_id}"):
+        with pytest.raises(NotFound, match=f"cannot find attempt {number} of trial {trial_id}"):
             runners.find(connection, trial_id, number)
 
 

@@ -47,7 +47,7 @@ def test_next_keeper_lists_reservation_of_job(keeper: KeeperProcess, client: Cli
 
 @pytest.mark.usefixtures("orphanage")
 def test_killed_keeper_loses_no_lines_and_no_exit_codes(keeper: KeeperProcess, client: Client) -> None:
-    """Half of the jobs end while there is no keeper, half afterwards."""
+    """Half of the jobs end without a keeper, half afterwards."""
     names = [f"job-{index}" for index in range(8)]
     gates = [_gate(keeper, name) for name in names]
     command = "for i in $(seq 50); do echo $i; done > $NNI_OUTBOX; read line < $D/gate; echo end >> $NNI_OUTBOX"

@@ -66,7 +66,7 @@ def test_running_job_is_reported_with_its_age(keeper: KeeperProcess, client: Cli
 
 
 def test_files_of_an_attempt_are_listed(keeper: KeeperProcess, client: Client) -> None:
-    """Those below its folder, without links and what begins with a dot; none where there is no folder."""
+    """Those below its folder, without links and what begins with a dot; none without the folder."""
     keeper.spawn(
         client, "job", 'mkdir "$D/model"; cd "$D"; echo 1 > model/weights; ln -s /etc/passwd link; touch .hidden'
     )

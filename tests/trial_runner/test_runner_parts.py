@@ -345,7 +345,7 @@ class _Together:
         return [lambda told=answer: told for answer in answers]  # type: ignore[misc]
 
     def close(self) -> None:
-        """There is no connection."""
+        """It has no connection."""
 
     def _take(self, route: str, body: Body) -> Body:
         if self._is_decided and route != "log":

@@ -163,7 +163,7 @@ def test_the_end_of_standard_error_is_at_most_2048_bytes(listener: FakeListener,
 def test_a_refused_runner_does_not_start_the_command(
     listener: FakeListener, runner: Runner, status: int, code: int
 ) -> None:
-    sentence = "Runner 0.5.0 and manager 0.6.0 do not match: build the runner anew."
+    sentence = "Runner 0.5.0 and manager 0.6.0 do not match: build the runner again."
     listener.before = lambda route, body: Answer(status, {"error": sentence})
     ended = runner.run("touch $NNI_SYS_DIR/ran")
     assert ended.code == code

@@ -197,7 +197,7 @@ os.makedirs = makedirs
     assert f"sudo -n mkdir -p {point}" in machine.calls
     assert f"sudo -n mount -t nfs -o retry=0 {words} {point}" in machine.calls
     assert f"sudo -n umount {point}" in machine.calls
-    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "there is no prompt"
+    assert not any(call.startswith("sudo") and "-n" not in call for call in machine.calls), "nothing may prompt"
 
 
 @pytest.mark.parametrize(

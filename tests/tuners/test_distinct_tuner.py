@@ -63,7 +63,7 @@ def made(name: str, space: Space = SMALL) -> Tuner:
 
 
 def everything(tuner: Tuner, *, first: int = 0, learns: bool = True) -> list[str]:
-    """All proposals until there are no more; two of three trials have a result."""
+    """All proposals until they end; two of three trials have a result."""
     texts: list[str] = []
     while (batch := tuner.propose_many([first + len(texts)])).proposals:
         ((number, parameters),) = batch.proposals

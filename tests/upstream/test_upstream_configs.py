@@ -51,7 +51,7 @@ FIRST = [
 
 #: Pattern of our refusals that NNI lacks → why.
 STRICTER = {
-    r"there is no (tuner|assessor)|must name a module": "NNI finds out when the dispatcher starts",
+    r"cannot find (tuner|assessor)|must name a module": "NNI finds out when the dispatcher starts",
     r"is not in this version yet": "an algorithm of NNI's that we do not have",
     r"must be a whole number|must be text, not (true|a whole)": "booleans are numbers, and numbers paths, to Python",
     r"must not be empty": "an empty name is none",

@@ -67,11 +67,11 @@ async def test_missing_log_is_reported_once(world: World) -> None:
     folder = (await world.add("seeded")).trials / "good1"
     tail = LogTail(world.commands, "seeded", LogName(0, 1, "trial.log"))
     (missing,) = await look(tail)
-    assert missing["trouble"] == "there is no trial.log yet, or it was removed" and await look(tail) == []
+    assert missing["trouble"] == "trial.log does not exist yet, or was removed" and await look(tail) == []
     (folder / "trial.log").write_text("there")
     assert [one["text"] for one in await look(tail)] == ["there"]
     (unknown,) = await look(LogTail(world.commands, "seeded", LogName(99, 1, "stdout")))
-    assert unknown["trouble"] == "there is no trial number 99"
+    assert unknown["trouble"] == "cannot find trial number 99"
 
 
 async def test_remote_log_is_continued_from_its_local_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ async def test_machine_is_added_only_where_it_is_missing(visitor: httpx.AsyncCli
     [
         ({"host": "", "user": "me"}, "host and user: must not be empty"),
         ({"host": "x", "user": "me", "port": "many"}, "port: must be a number"),
-        ({"host": "x", "user": "me", "sshKeyFile": "/nowhere/key"}, "there is no file /nowhere/key"),
+        ({"host": "x", "user": "me", "sshKeyFile": "/nowhere/key"}, "cannot find file /nowhere/key"),
         ({"host": "hostA", "user": "me"}, "no open experiment has a remote service that this changes"),
     ],
 )

@@ -34,7 +34,7 @@ async def test_trial_is_found_by_number_and_by_id(visitor: httpx.AsyncClient, wo
             assert words in page.text, words
         assert "/experiments/seeded/trials/1" in page.values("a", "href")
     for missing in ("99", "zzzzz", "9" * 30, "x"):
-        assert "there is no trial" in (await get(visitor, f"{SEEDED}/{missing}", 404)).text
+        assert "cannot find trial" in (await get(visitor, f"{SEEDED}/{missing}", 404)).text
 
 
 async def test_failed_trial_shows_its_reason(visitor: httpx.AsyncClient, world: World) -> None:
@@ -66,7 +66,7 @@ async def test_log_is_shown_without_scripts(visitor: httpx.AsyncClient, world: W
     (link,) = [href for href in plain.values("a", "href") if href.endswith("?log=1.stdout#trial-log")]
     page = await get(visitor, link)
     assert "last" in page.text and "kB before this are not shown" in page.text and "first" not in page.text
-    assert "there is no trial.log yet" in (await get(visitor, f"{SEEDED}/0?log=1.trial.log")).text
+    assert "trial.log does not exist yet" in (await get(visitor, f"{SEEDED}/0?log=1.trial.log")).text
     assert "log: must be TRIAL.ATTEMPT.NAME" in (await get(visitor, f"{SEEDED}/0?log=1.parameter.cfg", 400)).text
 
 

@@ -315,7 +315,7 @@ def gpus(program, has):
         reading = {"cards": [], "error": str(error)}
     for card in reading["cards"]:
         for process in card["processes"]:
-            process["job"] = None  # there is no keeper to ask
+            process["job"] = None  # no keeper can be asked
     return reading
 
 

@@ -33,7 +33,7 @@ def holds(folder: str) -> bool:
 
 
 def send(folder: str, most_bytes: int, sink: BinaryIO) -> None:
-    """Writes the answer and the archive; only the answer if there is no checkpoint, or more than `most_bytes`.
+    """Writes the answer and the archive; only the answer without a checkpoint, or more than `most_bytes`.
 
     Raises OSError, also if a file is being written meanwhile.
     """

@@ -185,7 +185,7 @@ def text_of(data: bytes) -> str:
 
 
 def _read(file: LogFile, is_all: bool) -> Optional[_Piece]:
-    """The next piece of a log; None if there is no complete character, or the file is gone."""
+    """The next piece of a log; None without a complete character, or the file is gone."""
     try:
         data = foreign_files.read(*os.path.split(file.path), offset=file.offset, limit=protocol.MAX_LOG_POST)
     except OSError:

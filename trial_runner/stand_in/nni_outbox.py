@@ -171,7 +171,7 @@ class Outbox:
             pass
 
     def append(self, line: bytes) -> None:
-        """Writes one line, newline included. Raises OSError naming the file, RuntimeError when there is no folder."""
+        """Writes one line, newline included. Raises OSError naming the file, RuntimeError without a folder."""
         with self._lock:
             file = self._file
             if file is None or file.busy or file.pid != os.getpid():

@@ -37,7 +37,7 @@ class Channel:
         self._error = ""
 
     def connect(self) -> None:
-        """Does nothing: there is no socket."""
+        """Does nothing: the socket does not exist."""
 
     def disconnect(self) -> None:
         """Does nothing."""

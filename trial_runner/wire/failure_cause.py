@@ -4,7 +4,7 @@ The cause is the exception of the last traceback: warnings, logs and progress ba
 it is another line in which a program states why it ends, or else the last line that is not a warning, log or progress.
 
 Tracebacks of several processes have prefixes, such as ``[rank0]: ``: the rank that failed first counts. Exceptions of
-launchers (`ChildFailedError`), of threads and in destructors count only if there is no other one.
+launchers (`ChildFailedError`), of threads and in destructors count only if no other one exists.
 """
 
 import re

@@ -141,7 +141,7 @@ def one_trial(asked: Asked) -> dict[str, Any]:
         raise InvalidInput("number: is missing; give the number of a trial")
     position = trials.position(number)
     if position is None:
-        raise NotFound(f"there is no trial with the number {number}")
+        raise NotFound(f"cannot find trial with the number {number}")
     ranks = selection.ranks(trials, asked.query)
     return {
         "number": number,

@@ -66,7 +66,7 @@ async def log_file(request: Request) -> Response:
 def _plain(request: Request) -> str:
     name = str(request.path_params["name"])
     if _PLAIN.fullmatch(name) is None:
-        raise NotFound(f"there is no file {name!r} here")
+        raise NotFound(f"cannot find file {name!r} here")
     return name
 
 

@@ -59,7 +59,7 @@ def unregister(name: str, data_dir: str | None) -> None:
     from nni_manager.config import registered_algorithms
 
     registered_algorithms.unregister(_directory(data_dir), name)
-    echo(f"{name} is no longer registered.")
+    echo(f"{name} is not registered any more.")
 
 
 @algo.command()
@@ -77,7 +77,7 @@ def show(name: str, data_dir: str | None) -> None:
         if name.lower() in (known.lower() for known in (entry["name"], *entry["aliases"])):
             echo_json(entry)
             return
-    raise click.ClickException(f"there is no algorithm {name}; `nnictl algo list` shows all")
+    raise click.ClickException(f"cannot find algorithm {name}; `nnictl algo list` shows all")
 
 
 @algo.command("list")

@@ -78,7 +78,7 @@ def list_experiments(
     elif status:
         echo(f"No experiment has the status {wanted}.")
     else:
-        echo("There are no experiments." if everything else "No experiment is open; --all lists closed ones too.")
+        echo("No experiments." if everything else "No experiment is open; --all lists closed ones too.")
 
 
 def _known(connect: Connect) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def _only_match(given: str, ids: Sequence[str]) -> str:
     found = [id for id in ids if id.startswith(beginning)]
     if len(found) > 1:
         raise InvalidInput(f"{given} is ambiguous: {listing(found)}; give more of the id")
-    return found[0] if found else _refuse(f"there is no experiment {given}")
+    return found[0] if found else _refuse(f"cannot find experiment {given}")
 
 
 def _only_open(experiments: Sequence[dict[str, Any]]) -> str:
@@ -139,4 +139,4 @@ def _beginning(client: ManagerClient, id: str, given: str) -> str:
 
 
 def _refuse_trial(id: str, given: str) -> NoReturn:
-    raise NotFound(f"there is no trial {given}; `nnictl trial ls {id}{same_daemon()}` shows every trial")
+    raise NotFound(f"cannot find trial {given}; `nnictl trial ls {id}{same_daemon()}` shows every trial")

@@ -108,7 +108,7 @@ def follow(experiment: Followed, display: Display, clock: Callable[[], float] = 
     """
     try:
         end = following.end_of(experiment, display, clock=clock)
-        assert end is not None  # there is no time limit
+        assert end is not None  # it has no time limit
         echo(end.text, err=not end.is_good)
         if end.is_done:
             experiment.stop()

@@ -78,7 +78,7 @@ def list_trials(
         echo(f"No trial has the status {status}." if status else _none(client, id_) if ranked else _NONE)
 
 
-_NONE = "There are no trials yet."
+_NONE = "No trials yet."
 
 
 def _none(client: ManagerClient, id: str) -> str:

@@ -89,7 +89,7 @@ def _module_file(raw: object, directory: str | None, source: Source) -> str:
         raise ValueError("must name a Python file that ends with .py")
     path = os.path.join(source.path(directory or "."), name)
     if directory is not None and not source.elsewhere and not os.path.isfile(path):
-        raise ValueError(f"there is no file {path}; relative paths start at {source.directory}")
+        raise ValueError(f"cannot find file {path}; relative paths start at {source.directory}")
     return name
 
 

@@ -41,7 +41,7 @@ class Patience:
             callback()
 
     def end(self) -> None:
-        """End the time now: the result is no longer needed."""
+        """End the time now: the result is not needed any more."""
         self._over_s = 0.0
         for callback in self._callbacks:
             callback()

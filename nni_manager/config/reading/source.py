@@ -189,7 +189,7 @@ class Source:
         """The path of a folder, as by `path`. Raises ValueError if the folder does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isdir(path):
-            raise ValueError(f"there is no folder {path}; relative paths start at {self.directory}")
+            raise ValueError(f"cannot find folder {path}; relative paths start at {self.directory}")
         return path
 
     def makeable_directory(self, raw: str) -> str:
@@ -217,7 +217,7 @@ class Source:
         """The path of a file, as by `path`. Raises ValueError if the file does not exist."""
         path = self.given_path(raw)
         if not self.stored and not os.path.isfile(path):
-            raise ValueError(f"there is no file {path}; relative paths start at {self.directory}")
+            raise ValueError(f"cannot find file {path}; relative paths start at {self.directory}")
         return path
 
     def _add(self, problem: Problem, key: str = "") -> None:

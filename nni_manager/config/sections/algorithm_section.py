@@ -143,9 +143,9 @@ def _unknown(name: str, family: Catalogue) -> str:
     other = ASSESSORS if family is TUNERS else TUNERS
     if (found := other.look_up(name)) is not None:
         its_place = f"{other.kind}: {{name: {found.name}}}"
-        return f"there is no {family.kind} '{name}': it is an algorithm of {other.kind}. Write {its_place}; {instead}"
+        return f"cannot find {family.kind} '{name}': it is an algorithm of {other.kind}. Write {its_place}; {instead}"
     guess = nearest(name, offered)
-    return f"there is no {family.kind} '{name}'; {f'did you mean {guess}?' if guess else instead}"
+    return f"cannot find {family.kind} '{name}'; {f'did you mean {guess}?' if guess else instead}"
 
 
 def _present(**fields: object) -> dict[str, object]:

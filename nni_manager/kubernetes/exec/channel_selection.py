@@ -61,7 +61,7 @@ def runner_container(pod: Object) -> Object:
 
 
 def told_channel(pod: Object) -> str:
-    """The channel in the environment of a pod's runner; empty: there is no runner."""
+    """The channel in the environment of a pod's runner; empty: it has no runner."""
     return _variable(runner_container(pod), protocol.ENV_CHANNEL)
 
 

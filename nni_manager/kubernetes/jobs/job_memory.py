@@ -59,7 +59,7 @@ class JobMemory:
     has_run: bool = False
     #: It failed, but no pod shows how: the watch of pods may lag.
     lacks_pods: bool = False
-    #: Its pods were queried since; there is no further evidence.
+    #: Its pods were queried since; further evidence will not come.
     has_all_pods: bool = False
     #: Time since which a pod with a node has not started, by the loop's clock.
     _making_s: float | None = None

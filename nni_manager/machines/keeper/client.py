@@ -100,7 +100,7 @@ class Keeper:
         self._unstored = 0
         #: Time of the keeper's first answer on this connection, by the loop's clock; None: not yet.
         self._connected_s: float | None = None
-        #: Why there is no connection; empty: there is one, or none is needed.
+        #: Why it is not connected; empty: it is, or need not be.
         self.trouble = ""
         #: The trouble is a keeper of another version that keeps its jobs.
         self.is_other_version = False

@@ -340,7 +340,7 @@ def spawn_request(
 
 def owner_of(host: Host) -> str:
     """The owner of a service's jobs at a keeper, ``service:experiment``."""
-    # names used by earlier versions for those of `local`, some of which may still run
+    # names used by earlier versions for those of `local`, and some may still run
     return host.experiment_id if host.service == "local" else f"{host.service}:{host.experiment_id}"
 
 

@@ -205,7 +205,7 @@ def _note_end(task: asyncio.Task[None]) -> None:
     """Logs the end of a keeper's task: only cancellation should end it, and no other task awaits it."""
     if not task.cancelled():
         log.error(
-            "the task %r ended: trials of this machine are no longer followed",
+            "the task %r ended: trials of this machine are not followed any more",
             task.get_name(),
             exc_info=task.exception(),
         )

@@ -181,7 +181,7 @@ class FakeListener:
                 return Answer(body={"offset": self._store_lines(body)})
             case "log":
                 return Answer(body={"offset": self._store_log(body)})
-        return Answer(404, {"error": f"there is no route {route}"})
+        return Answer(404, {"error": f"cannot find route {route}"})
 
     def _told(self) -> Body:
         """The extra fields of the answer to the registration."""

@@ -280,7 +280,7 @@ class PlatformContract(ServiceContract):
             await unavailable(world, lambda: platform.observe([handle]))
         assert await new_leftovers(before, 2.0) == frozenset()
 
-    async def test_failed_job_has_exit_code_and_reason_and_no_secret_is_told(
+    async def test_failed_job_has_exit_code_and_reason_without_secrets(
         self, world: World, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Items 4 and 17: another exit code than 0 is a failure with code and reason; no secret is shown."""

@@ -266,7 +266,7 @@ class ServiceContract:
             await insist(world, lambda: world.make().clean(names))
         await _until_gone(world, world.recorder.experiment_id)
 
-    async def test_cleaning_at_work_ends_the_jobs_that_are_named_and_no_others(self, world: World) -> None:
+    async def test_cleaning_at_work_ends_only_the_named_jobs(self, world: World) -> None:
         """Item 25: an instance that was entered ends only the given jobs, and keeps what others need."""
         async with world.make() as platform:
             given_up, runs = await running(world, platform, "a"), await running(world, platform, "b")

@@ -213,7 +213,7 @@ class Mirror:
 
 
 def _is_new(path: Path, size: int | None) -> bool:
-    """Whether a report of `size` bytes differs from the copied one. None: there is no report."""
+    """Whether a report of `size` bytes differs from the copied one. None: the report is missing."""
     return size is not None and not (path.exists() and path.stat().st_size == size)
 
 

@@ -52,7 +52,7 @@ class Ending:
         await self.stop(id for id, until_ms in self._left.items() if until_ms <= self._clock())
 
     async def leave(self, id: str, *, is_ending: bool) -> None:
-        """Releases a job that is no longer observed. `is_ending`: it ends on its own; otherwise it is stopped.
+        """Releases a job that is not observed any more. `is_ending`: it ends on its own; otherwise it is stopped.
 
         Raises PlatformUnavailable.
         """

@@ -102,7 +102,7 @@ class OpenpaiAccount(ListingAccount["Listing"]):
         self._password = json.loads(credential).get("password") or ""
 
     async def signed_anew(self) -> bool:
-        """Requests another token for the password, as tokens expire. False: there is no password."""
+        """Requests another token for the password, as tokens expire. False: it has no password."""
         if not self._password:
             return False
         self._tokens.pop(self._password, None)

@@ -33,7 +33,7 @@ from nni_manager.web_services.account import Refused
 from nni_manager.web_services.jobs import WebJobs, all_of, name_of, names_of
 from trial_runner import protocol
 
-#: Maximum seconds that a submission waits for the rate limit; beyond it, there is no room.
+#: Maximum seconds that a submission waits for the rate limit; beyond it, it has no room.
 _SHORT_WAIT_S = 5.0
 #: For users whose jobs cannot mount shared storage.
 _OTHERWISE = "or remove sharedStorage; jobs can then store files in a storage of OpenPAI (storageConfigName)"

@@ -93,7 +93,7 @@ def _users_code(said: Mapping[str, Any]) -> int | None:
 
 
 def _phrase(detail: Mapping[str, Any], spec: Mapping[str, Any], said: Mapping[str, Any]) -> str:
-    """OpenPAI's phrase for the failure; empty: there is no pattern for the container's code."""
+    """OpenPAI's phrase for the failure; empty: no pattern matches the container's code."""
     if detail.get("appExitCode") == _NO_PATTERN and isinstance(said.get("originUserExitCode"), int):
         return ""
     return str(spec.get("phrase") or f"exit code {detail.get('appExitCode')}")

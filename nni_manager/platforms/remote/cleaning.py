@@ -36,7 +36,7 @@ async def clean(machines: Mapping[str, Known], host: Host, *, is_deleted: bool) 
 
 
 async def _clean_former(entry: Entry, host: Host) -> str:
-    """Cleans a removed machine, for a short time: its files are no longer needed."""
+    """Cleans a removed machine, for a short time: its files are not needed any more."""
     try:
         async with asyncio.timeout(_FORMER_S):
             trouble = await _clean(entry, host, is_deleted=True)

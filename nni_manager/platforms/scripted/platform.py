@@ -267,7 +267,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         await self._ask("read_file")
         job = (await self._jobs.find([handle.job_name])).get(handle.job_name)
         if job is None:
-            raise NotFound(f"there is no job {handle.job_name}")
+            raise NotFound(f"cannot find job {handle.job_name}")
         directory = job.system_directory if launch.is_read(self.config) else job.attempt_directory
         return await asyncio.to_thread(read_stretch, Path(directory), name, offset, limit)
 

@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         if self._path() != f"{self.server.root}/experiment":
-            return self._answer(404, {"error": f"there is no {self._path()}"})
+            return self._answer(404, {"error": f"cannot find {self._path()}"})
         try:
             config = json.loads(self.rfile.read(self._size()))
         except ValueError as error:

@@ -49,7 +49,7 @@ def file_here(folder: Path, name: str) -> LogFile:
         try:
             return await asyncio.to_thread(question, str(folder), name, *stretch)
         except OSError:
-            raise NotFound(f"there is no {name.rpartition('/')[2]} yet, or it was removed") from None
+            raise NotFound(f"{name.rpartition('/')[2]} does not exist yet, or was removed") from None
 
     return LogFile(is_here=True, size=partial(ask, foreign_files.size), read=partial(ask, foreign_files.read))
 
@@ -112,7 +112,7 @@ async def find(
             return found
     of_job = await _of_job(commands, id, trial_id, attempt, forgotten=forgotten)
     if of_job is None:
-        raise NotFound(f"there is no {name} yet, or it was removed")
+        raise NotFound(f"{name} does not exist yet, or was removed")
     return _at_service(*of_job, name)
 
 

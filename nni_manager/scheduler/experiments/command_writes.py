@@ -1,4 +1,4 @@
-"""The database writes of commands, each of which may run twice; and changes of training services: read, preflight,
+"""The database writes of commands, which may run twice, and changes of training services: read, preflight,
 store."""
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def add_trial(
     """Stores a trial with a user's parameters. Raises Conflict if no trial may start, NotFound if the trial `repeats`
     does not exist."""
     if repeats and trials.status(connection, repeats) is None:
-        raise NotFound(f"there is no trial {repeats} to repeat")
+        raise NotFound(f"cannot find trial {repeats} to repeat")
     row = experiments.load(connection)
     if row.status in (ExperimentStatus.STOPPING, ExperimentStatus.STOPPED):
         raise Conflict(f"experiment {row.id} is being stopped; continue it with `nnictl resume {row.id}`")
@@ -73,7 +73,7 @@ def add_trial(
 def kill(connection: sqlite3.Connection, trial_id: str) -> None:
     """Stores the stop request for a trial. Raises NotFound."""
     if trials.status(connection, trial_id) is None:
-        raise NotFound(f"there is no trial {trial_id}")
+        raise NotFound(f"cannot find trial {trial_id}")
     trials.request_stop(connection, trial_id, StopRequest.USER)
 
 

@@ -93,7 +93,7 @@ def find_in(directory: Path, id: str) -> Folder:
         for path in (directory / id, directory):
             if path.name == id and Folder(path).database.exists():
                 return Folder(path)
-    raise NotFound(f"there is no experiment folder {directory / id}; use the folder that contains it")
+    raise NotFound(f"cannot find experiment folder {directory / id}; use the folder that contains it")
 
 
 def upgrade(folder: Folder) -> None:

@@ -193,7 +193,7 @@ class Leftovers:
         try:
             platform = adapter(credentials.adapter_config(service, left.secrets), host)
         except (ValueError, KeyError) as error:
-            raise PlatformUnavailable(f"{left.service}: its section is no longer stored") from error
+            raise PlatformUnavailable(f"{left.service}: its section is not stored any more") from error
         await platform.clean(left.job_names)
         await self.on_ended(left)
         await self.forget(left.experiment_id, left.service)

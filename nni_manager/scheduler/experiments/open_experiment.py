@@ -379,7 +379,7 @@ def _put(
     if before.environment is None and environment is not None:
         _put_anew(folder, values, spec.kept_of(environment))
     elif not values and environment is not None:
-        raise InvalidInput("its config refers to no variable and no file, so there are no credentials to update")
+        raise InvalidInput("its config refers to no variable and no file, so it has no credentials to update")
     else:
         private.put(folder.private, values)
 

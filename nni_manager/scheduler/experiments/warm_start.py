@@ -51,7 +51,7 @@ async def _read(id_: str, supervisor: Supervisor) -> Sequence[Entry]:
         return await supervisor.closed_ones.read(id_, lambda _: read)
     except NotFound:
         raise InvalidInput(
-            f"warmStart: there is no experiment {id_}; `nnictl experiment list --all` lists all"
+            f"warmStart: cannot find experiment {id_}; `nnictl experiment list --all` lists all"
         ) from None
 
 

@@ -126,7 +126,7 @@ class ReviveAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropMissed:
-    """A missed attempt is no longer awaited."""
+    """A missed attempt is not awaited any more."""
 
     trial_id: str
     attempt: int

@@ -293,8 +293,8 @@ def _finish(
 
 
 def _out_of_reach(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> Observation | None:
-    """The observation for an unreachable job that is no longer awaited: of a stopping experiment, or of a trial to stop
-    on a removed service. None: reachable, or still awaited."""
+    """The observation for an unreachable job: of a stopping experiment, or of a trial to stop on a removed service.
+    None: reachable, or still awaited."""
     service = snapshot.service(job.service)
     is_away = not service.state.is_ready or service.state.away_since_ms is not None
     if not (is_away or job.unreachable_ms is not None):

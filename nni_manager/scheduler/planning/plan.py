@@ -334,6 +334,6 @@ def note_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
 
 
 def remove_checkpoints(snapshot: Snapshot, decisions: Decisions) -> None:
-    """Removes checkpoints that are no longer needed."""
+    """Removes checkpoints that are not needed any more."""
     if found := snapshot.stored.needless:
         decisions.calls.append(RemoveCheckpoints(checkpoints=found))

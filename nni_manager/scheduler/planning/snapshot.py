@@ -40,7 +40,7 @@ class ServiceState:
     free: int | None = None
     #: Its credentials are refused, and one job may be tried now.
     is_tried: bool = False
-    #: Why there is no room; None: there is, or unknown.
+    #: Why it has no room; None: it has, or this is unknown.
     full: Wait | None = None
     #: Capabilities of its adapter.
     capabilities: Capabilities = _NONE

@@ -65,7 +65,7 @@ class TensorBoards:
         """Raises NotFound."""
         board = self._boards.get(id)
         if board is None or board.experiment_id != experiment_id:
-            raise NotFound(f"there is no TensorBoard {id!r} of experiment {experiment_id}; it may have ended")
+            raise NotFound(f"cannot find TensorBoard {id!r} of experiment {experiment_id}; it may have ended")
         return board
 
     async def start(self, experiment_id: str, trial_ids: Sequence[str], port: int | None = None) -> Board:
@@ -200,6 +200,6 @@ def _program(environment: Mapping[str, str]) -> str:
         if found := shutil.which("tensorboard", path=path):
             return found
     raise InvalidInput(
-        "TensorBoard is not installed: there is no program `tensorboard` on the PATH of the experiment or of the"
+        "TensorBoard is not installed: the program `tensorboard` is not on the PATH of the experiment or of the"
         " manager; run `pip install tensorboard` in the environment that starts experiments, or in the manager's"
     )

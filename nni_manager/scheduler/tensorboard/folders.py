@@ -39,7 +39,7 @@ def find_logs(connection: sqlite3.Connection, trials: Path, ids: Sequence[str]) 
     """The folders of these trials, in their order. `trials`: the experiment's. Raises NotFound."""
     rows = {row[0]: row for row in connection.execute(_ROWS, (json.dumps(list(ids)),))}
     if missing := [id_ for id_ in ids if id_ not in rows]:
-        raise NotFound(f"there is no trial {missing[0]}")
+        raise NotFound(f"cannot find trial {missing[0]}")
     row = experiments.load(connection)
     config = json.loads(row.config)
     section = config.get("sharedStorage")

@@ -395,5 +395,5 @@ def _proposal(entry: Item) -> Proposal:
     try:
         json.dumps(entry["parameters"], allow_nan=False)
     except ValueError as error:
-        raise TunerRaised(f"a proposal that is no JSON ({error})", repr(entry["parameters"])) from error
+        raise TunerRaised(f"a proposal that is not JSON ({error})", repr(entry["parameters"])) from error
     return Proposal(parameter_id=entry["parameter_id"], values=entry["parameters"])

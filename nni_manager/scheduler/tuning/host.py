@@ -58,7 +58,7 @@ class TunerHost:
         self._number = 0
         #: Request → its answer.
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        #: Why there are no more answers.
+        #: Why answers have ended.
         self._end: TunerDied | None = None
         self._reading = asyncio.create_task(self._read(), name=f"answers of tuner process {process.pid}")
 
@@ -110,7 +110,7 @@ class TunerHost:
         return self._process.pid
 
     async def call(self, verb: str, *, patience_s: float, on_silence: Callable[[], object], **arguments: Any) -> Any:
-        """Calls a verb and waits; `on_silence` is called once if there is no answer after `patience_s` seconds.
+        """Calls a verb and waits; `on_silence` is called once if the answer takes longer than `patience_s` seconds.
 
         Raises TunerRaised with the algorithm's traceback, or TunerDied.
         """
@@ -244,7 +244,7 @@ class TunerHosts:
     """One or two processes with the interface of one `TunerHost`; created by `start`."""
 
     def __init__(self, tuner: TunerHost, assessor: TunerHost) -> None:
-        """`tuner`, `assessor`: the same host twice if one process runs both, or there is no assessor."""
+        """`tuner`, `assessor`: the same host twice if one process runs both, or only the tuner exists."""
         self._tuner = tuner
         self._assessor = assessor
         self._asked = tuner

@@ -1,7 +1,7 @@
 """Notices changes of the code of trials that run in place, while an experiment runs.
 
 Trials write configuration files, too. So such a file counts as changed once a trial began after the change and ended
-without writing it. A file that is written again before that is no longer compared.
+without writing it. A file that is written again before that is not compared any more.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class CodeWatch:
     ) -> None:
         state = await self._database.write(lambda c: code_states.record(c, name, files, since_ms, changed))
         if state is None:
-            message = f"the code changed more than {MOST_STATES} times; its states are no longer numbered"
+            message = f"the code changed more than {MOST_STATES} times; its states are not numbered any more"
             self._given_up.add(name)
             await self._database.write(
                 lambda c: trial_warnings.note(c, ExperimentWarning(code="CODE_CHANGES_OFTEN", message=message))

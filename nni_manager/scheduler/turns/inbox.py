@@ -107,7 +107,7 @@ class Inbox:
         """Observations of platform or runner. A later state replaces an earlier one; the first final state wins.
         `decided`: jobs of closed attempts; only their end is stored, without a turn of its own.
 
-        A service observes a job at each of its changes, most of which change nothing here.
+        A service observes a job at each of its changes, and most change nothing here.
         """
         self.heard.update(reports)
         has_news = is_other_state = is_end = False
@@ -218,7 +218,7 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no events."""
+        """Whether it has no events."""
         return self._news == Seen()
 
     # The wake-up

@@ -148,7 +148,7 @@ def trial(connection: sqlite3.Connection, id: str) -> str:
     )
     row = connection.execute(query, {"id": id}).fetchone()
     if row is None:
-        raise NotFound(f"there is no trial {id}")
+        raise NotFound(f"cannot find trial {id}")
     return str(row[0])
 
 
@@ -197,7 +197,7 @@ def attempt_number(connection: sqlite3.Connection, trial_id: str) -> int:
     """Number of a trial's current attempt. Raises NotFound."""
     row = connection.execute("SELECT attempt FROM trials WHERE id = ?", (trial_id,)).fetchone()
     if row is None:
-        raise NotFound(f"there is no trial {trial_id}")
+        raise NotFound(f"cannot find trial {trial_id}")
     return int(row[0])
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nni_manager.domain.experiment import ExperimentWarning
 
-#: Maximum number of numbered states; code that changes more often is no longer tracked.
+#: Maximum number of numbered states; code that changes more often is not tracked any more.
 MOST_STATES = 100
 #: Maximum number of paths named in a change.
 _MOST_PATHS = 20

@@ -48,7 +48,7 @@ def find(connection: sqlite3.Connection, trial_id: str, attempt: int) -> RunnerS
         (trial_id, attempt),
     ).fetchone()
     if row is None:
-        raise NotFound(f"there is no attempt {attempt} of trial {trial_id}")
+        raise NotFound(f"cannot find attempt {attempt} of trial {trial_id}")
     return RunnerSide(
         job_name=row[0],
         record=row[1],

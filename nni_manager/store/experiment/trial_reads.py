@@ -18,7 +18,7 @@ def id_of(connection: sqlite3.Connection, number: int) -> str:
     """The id of the trial with this sequence id. Raises NotFound."""
     row = connection.execute("SELECT id FROM trials WHERE sequence_id = ?", (number,)).fetchone()
     if row is None:
-        raise NotFound(f"there is no trial number {number}")
+        raise NotFound(f"cannot find trial number {number}")
     return str(row[0])
 
 

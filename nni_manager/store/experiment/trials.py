@@ -317,7 +317,7 @@ def needless_checkpoints(
     at_work: Collection[str] = (),
     away: Collection[str] = (),
 ) -> Iterator[NeedlessCheckpoint]:
-    """Noted checkpoints that are no longer needed. `kept`: number of the best trials whose checkpoints stay; `at_work`:
+    """Noted checkpoints that are not needed. `kept`: number of the best trials whose checkpoints stay; `at_work`:
     excluded trials; `away`: unreachable training services, whose trials are excluded."""
     values = {
         "kept": kept,

@@ -45,7 +45,7 @@ def load_course(connection: sqlite3.Connection, config: Mapping[str, Any], *, ma
     """The best so far after each of at most `MOST_STEPS` equal shares of the finite results, in the order of their
     ends.
 
-    With an objective, results that violate a constraint do not count. With several, there is no course.
+    With an objective, results that violate a constraint do not count. With several, the course is empty.
     """
     (_, _, path) = connection.execute("PRAGMA database_list").fetchone()
     goals = stored_config.goals(config)

@@ -166,7 +166,7 @@ def get(connection: sqlite3.Connection, id: str) -> Entry:
     """The entry of an experiment. Raises NotFound."""
     entry = find(connection, id)
     if entry is None:
-        raise NotFound(f"there is no experiment {id}, or it was deleted; `nnictl experiment list` shows all")
+        raise NotFound(f"cannot find experiment {id}, or it was deleted; `nnictl experiment list` shows all")
     return entry
 
 

@@ -76,7 +76,7 @@ def trial(connection: sqlite3.Connection, folder: str, id: str) -> bytes:
     """One trial. Raises NotFound."""
     text = _joined(connection, f"SELECT {_TRIAL} AS item FROM trials t WHERE t.id = :id", trials=folder, id=id)
     if not text:
-        raise NotFound(f"there is no trial {id}")
+        raise NotFound(f"cannot find trial {id}")
     return text
 
 

@@ -22,7 +22,7 @@ class Choice:
 
     #: Number of results after which the quasi-random start ends.
     start: int
-    #: Number of results and running trials after which the model is no longer used.
+    #: Number of results and running trials after which the model is not used any more.
     model_until: int
     sentence: str
     #: Maximum number of distinct proposals; the model is useless when all were tried.

@@ -113,7 +113,7 @@ _WORST = 5.0
 class _Warp:
     """A scale for the given losses, which it maps to mean 0 and deviation 1. Infinite ones count as the worst.
 
-    `offset`: of the logarithm; None: there is no logarithm.
+    `offset`: of the logarithm; None: without a logarithm.
     """
 
     def __init__(self, losses: Array, offset: float | None) -> None:

@@ -56,11 +56,11 @@ class Encoding:
     def neighbours(self, points: Array, source: Any) -> Array:
         """Each point with one of its dimensions changed: a number by a little, a choice to any option."""
         rows, column = numpy.arange(len(points)), self._existing(points, source)
-        anew = source.random(len(points))
+        redrawn = source.random(len(points))
         near = points[rows, column] + source.normal(0, _STEP, len(points))
         is_choice = numpy.array([isinstance(place.dimension, Choice) for place in self.places])
         changed = points.copy()
-        changed[rows, column] = numpy.where(is_choice[column], anew, numpy.clip(near, 0, 1))
+        changed[rows, column] = numpy.where(is_choice[column], redrawn, numpy.clip(near, 0, 1))
         return self.snapped(changed)
 
     def shaken(self, points: Array, step: float, source: Any) -> Array:

@@ -19,7 +19,7 @@ Guesses, as their sources are elsewhere or say nothing:
 - How FrameworkController retries (transient: always; unknown: up to `jobRetryCount`; permanent: never), and the states
   between two attempts.
 - How long a state lasts, and the 30 seconds between stop and kill, which are Kubernetes' own.
-- What a quota answers, of which the sources have the name alone, and what a gateway answers in an outage.
+- What a quota answers (the sources have only its name), and what a gateway answers in an outage.
 - The phrase of an evicted task, `PodEvicted`; its code is -1000.
 - The words in which a job's text is refused.
 - That a cluster lets containers mount: the server gives each the right (SYS_ADMIN); where something on the way takes it

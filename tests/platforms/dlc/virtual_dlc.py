@@ -55,7 +55,7 @@ class VirtualDlc(DlcWorld):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        """There are no processes."""
+        """It has no processes."""
 
     def make_service(self) -> DlcService:
         service = super().make_service()

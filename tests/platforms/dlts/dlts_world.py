@@ -126,7 +126,7 @@ class DltsWorld(WebWorld):
 
     @property
     def sessions_seen(self) -> int:
-        """There is no login: connections."""
+        """It has no login: connections."""
         return len({request[-1] for request in self.fake.control("requests")})
 
     async def traces(self, experiment_id: str) -> Collection[str]:

@@ -1,5 +1,5 @@
 """The suites for real services run: on a scripted cluster with real jobs, and on the fake API server as a process
-of its own, of which they know a kubeconfig and nothing else."""
+of its own; all they know of it is a kubeconfig."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 An archive is in its experiment's folder, named by the hash of its content, and complete once it has that name. If
 another experiment has it already, it is linked, not sent again. Copies share blocks with the original if the file
-system supports that (a clone with copy-on-write); otherwise everything is copied. There are no hard links between
+system supports that (a clone with copy-on-write); otherwise everything is copied. Hard links are not used between
 them: a trial would see what another one writes into its code.
 """
 

@@ -135,7 +135,7 @@ class Saving:
             self._record(job)
         except FileNotFoundError:
             # deleted files do not return, and the folder is found after a move
-            self._log.write("{}: its state file was deleted, so its state is no longer saved".format(job.name))
+            self._log.write("{}: its state file was deleted, so its state is not saved any more".format(job.name))
         except OSError as error:
             self._log.write("{}: its state cannot be written yet: {}".format(job.name, error))
             self._owed[job.name] = job

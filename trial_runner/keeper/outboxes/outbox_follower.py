@@ -141,7 +141,7 @@ class Watches:
         attempt_folder = job.claim.present_directory
         try:
             if self._inotify is None:
-                raise OSError("there is no inotify")
+                raise OSError("inotify is missing")
             with foreign_files.opened_folder(attempt_folder, folder) as descriptor:
                 number = self._inotify.add("/proc/self/fd/{}".format(descriptor), mask)
         except OSError as error:
@@ -171,7 +171,7 @@ def _open(log: Log) -> Optional[Inotify]:
     try:
         return Inotify()
     except OSError as error:
-        log.write("There is no inotify ({}): outboxes are checked every second".format(error))
+        log.write("inotify is missing ({}): outboxes are checked every second".format(error))
         return None
 
 

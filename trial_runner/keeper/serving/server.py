@@ -76,7 +76,7 @@ class Server:
         self._log.write("listening; {} jobs known".format(len(list(self._jobs.all()))))
 
     def run(self) -> None:
-        """Returns when the keeper is no longer needed, or received SIGTERM. Jobs continue."""
+        """Returns when the keeper is not needed any more, or received SIGTERM. Jobs continue."""
         self._loop.run()
         self._saving.retry()
         self._listener.close()

@@ -36,7 +36,7 @@ class Tuner(Recoverable):
         raise missing(self, "generate_parameters")
 
     def generate_multiple_parameters(self, parameter_id_list: List[int], **kwargs: Any) -> List[Any]:
-        """Parameters for each id in turn; a list that is too short means that there are no more."""
+        """Parameters for each id in turn; a list that is too short ends the proposals."""
         proposals = []
         for parameter_id in parameter_id_list:
             try:

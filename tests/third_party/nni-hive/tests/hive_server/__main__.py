@@ -130,7 +130,7 @@ class Api(_Handler):
             return jobs.put(found[1], _submission(self.body))
         if found := re.fullmatch(f"/v1/groups/{_NAME}(/.*)?", path):
             return self._do_group(found[1], found[2] or "")
-        return 404, {"error": f"there is no {self.command} {path}"}
+        return 404, {"error": f"cannot find {self.command} {path}"}
 
     def _do_group(self, group: str, rest: str) -> tuple[int, object]:
         jobs = self.hive.jobs
