@@ -109,7 +109,8 @@ async def experiments(
 async def _identity(data_directory: Path, index_database: Database) -> str:
     """The name of the data directory, also stored in the index. Raises OSError or StoreError."""
     has_open = any(entry.is_open for entry in await index_database.read(index.all_entries))
-    if not has_open and identity.known(data_directory) == identity.NOBODY:  # the index may be lost, too
+    had_name = (data_directory / "keeper").is_dir()  # unlike a new directory with restored experiments
+    if had_name and not has_open and identity.known(data_directory) == identity.NOBODY:  # the index may be lost, too
         has_open = await asyncio.to_thread(index_file.has_open_folder, data_directory)
     name = await asyncio.to_thread(identity.of, data_directory, has_open=has_open)
     await index_database.write(lambda c: stored_identity.put(c, name))

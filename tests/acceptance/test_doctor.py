@@ -54,7 +54,7 @@ def test_running_and_killed_daemons_are_reported(
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines[-1].startswith("All "), done.stdout
     assert all(each.startswith(("OK  ", "WARN")) for each in lines[:-1])
-    assert any("TPE is ready in" in each for each in lines)
+    assert any("TPE starts in" in each for each in lines)
     (daemon,) = (each for each in lines if each.split()[1] == "daemon")
     assert served.process is not None and f"process {served.process.pid} runs version" in daemon
     assert sorted(line.processes()) == before and served.status(id_)["status"] == "NO_MORE_TRIAL"

@@ -89,7 +89,7 @@ def test_read_only_storage_is_named(shared: Daemon, cluster: FakeCluster, tmp_pa
     assert {(state, code) for state, code, _, _ in rows} == {("FAILED", 126)}, rows
     assert all("let user 0 write on the storage" in tail and "root_squash" in tail for *_, tail in rows), rows
     (trial,) = shared.call("GET", f"/experiments/{id_}/trials")["trials"]
-    assert "cannot be made" in trial["message"], trial
+    assert "cannot be created" in trial["message"], trial
 
 
 def test_missing_export_is_a_wait_reason(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:

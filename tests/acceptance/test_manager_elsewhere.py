@@ -188,7 +188,7 @@ def test_refused_experiment_leaves_nothing(caller: CommandLine, manager: Daemon)
     assert done.returncode == 2 and "cannot find tuner 'Theirs'" in done.stderr
     (caller.folder / "code" / ".nniignore").write_text("tuners/\n")
     done = caller.run("create", "-c", config(caller))
-    assert done.returncode == 2 and "tuner.codeDirectory: the folder" in done.stderr
+    assert done.returncode == 2 and "tuner.codeDirectory: " in done.stderr
     assert len(manager.call("GET", "/experiments")["experiments"]) == before
 
 

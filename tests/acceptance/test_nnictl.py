@@ -105,7 +105,7 @@ def test_experiment_export_and_import(world: Running, tmp_path: Path) -> None:
     world.line.good("experiment", "export", world.done, "--type", "csv", "--filename", tmp_path / "out.csv")
     rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert [(row["default"], row["loss"]) for row in rows] == [("0.5", "2")] * 4 and "x" in rows[0]
-    assert "told 4 results" in world.line.good("experiment", "import", world.running, "--filename", out)
+    assert "the tuner gets 4 results" in world.line.good("experiment", "import", world.running, "--filename", out)
     code, sentence = world.line.bad("experiment", "import", world.stopped, "-f", out)
     assert code == 1 and "is stopped" in sentence
     code, sentence = world.line.bad("experiment", "import", world.running, "-f", tmp_path / "nowhere")

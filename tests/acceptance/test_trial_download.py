@@ -36,7 +36,7 @@ def test_files_and_checkpoint_of_a_local_trial_are_downloaded(daemon: Daemon, co
     id_, trial = _ended_trial(daemon, code, {"platform": "local"})
     target = tmp_path / "brought"
     said = _download(daemon, id_, "-T", trial, "-o", str(target))
-    assert f"are in {target}." in said.stdout and said.returncode == 0
+    assert f" to {target}." in said.stdout and said.returncode == 0
     assert (target / "stdout").read_text() == "seen\n"
     assert (target / "model" / "weights").read_bytes() == bytes(3_000_000)
     assert (target / "checkpoint" / "epoch").read_text() == "7\n"

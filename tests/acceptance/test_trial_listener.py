@@ -121,7 +121,7 @@ def test_trial_routes_need_the_trials_own_token(shared: Daemon, code: Path) -> N
         assert runner.post("status", {"event": "exited", "exitCode": 0, "outboxes": {}})[0] == 200
     shared.wait_for(cluster.id, lambda state: state["counts"].get("SUCCEEDED") == 1)
     status, answer = post(own, "heartbeat", heartbeat, **bearer(own))
-    assert (status, "is decided" in answer["error"]) == (410, True)
+    assert (status, "is closed" in answer["error"]) == (410, True)
     token = own["NNI_TRIAL_TOKEN"]
     assert token not in shared.log()
     assert token not in (shared.data / cluster.id / "log" / "nnimanager.log").read_text()

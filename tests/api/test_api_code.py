@@ -232,7 +232,7 @@ async def test_refused_experiment_keeps_sent_code(
     with monkeypatch.context() as patch:
         patch.setattr(own_code_module.shutil, "copy", refuse)
         answer = await api.post("/api/v1/experiments", json=new(world, sent.sha256))
-    assert answer.status_code == 400 and "cannot be made (No space left on device)" in answer.json()["error"]
+    assert answer.status_code == 400 and "cannot be created (No space left on device)" in answer.json()["error"]
     assert not list(world.data.glob("*/code/tree")) and await world.commands.entries() == []
     CodeFolders(world.data).sweep()
     assert left(world) == [sent.name]

@@ -83,5 +83,5 @@ async def test_unexpected_error_in_one_experiment_spares_the_others(
     async with again.running():
         assert again.open_ids == ("second",)
         assert again.has_work and again.to_stop == ("second", "first")
-        sentence = "experiment first cannot be opened: KeyError('phase'); this is a fault of ours, please report it"
+        sentence = "experiment first cannot be opened: KeyError('phase'); this is a bug, please report it"
         assert again.not_opened == {"first": Hold(code=HoldCode.INTERNAL, sentence=sentence)}

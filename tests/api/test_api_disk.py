@@ -56,7 +56,7 @@ async def test_experiments_are_warned_until_there_is_room(
     await watch.look()
     await watch.look()
     (told,) = (await api.get(f"{EXPERIMENTS}/{id_}")).json()["warnings"]
-    assert told["code"] == CODE and "make room" in told["message"]
+    assert told["code"] == CODE and "free space" in told["message"]
     assert len([one for one in caplog.records if "GiB left" in one.message]) == 1
     world.commands.disk = Disk(world.data, 0)
     await DiskWatch(world.commands, warnings).look()

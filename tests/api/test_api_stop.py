@@ -51,7 +51,7 @@ async def test_stop_of_an_experiment_with_a_newer_schema_is_refused(
         await world.supervisor._try_open(await world.commands.entry(id_))
     answer = await api.post(f"{EXPERIMENTS}/newer/stop")
     assert (answer.status_code, ended) == (409, [])
-    assert "is not stopped, and its trials go on" in answer.text and "use the version that wrote it" in answer.text
+    assert "is not stopped, and its trials continue" in answer.text and "use the version that wrote it" in answer.text
     assert (await api.post(f"{EXPERIMENTS}/stop")).status_code == 409
     assert ended == ["broken"], "the others are stopped"
     assert ((await world.commands.entry("newer")).is_open, world.commands.is_open("newer")) == (True, True)

@@ -77,7 +77,7 @@ async def test_each_has_a_port_and_a_process(api: httpx.AsyncClient, boards: Ten
     assert first["port"] != second["port"] and first["pid"] != second["pid"]
     assert "nannn" not in await shown(first["url"])
     taken = await api.post(API, json={"trials": ["good1"], "port": first["port"]})
-    assert taken.status_code == 409 and "taken" in taken.json()["error"]
+    assert taken.status_code == 409 and "in use" in taken.json()["error"]
 
 
 async def test_stop_ends_all_that_it_started(api: httpx.AsyncClient, boards: TensorBoards, world: World) -> None:

@@ -79,7 +79,7 @@ async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path, m
         assert "certificate has expired" in await asyncio.to_thread(heard, told(listener))
         authority.issue("127.0.0.1")
         await listener.open("exp1")
-        assert "it says 200" in await asyncio.to_thread(heard, told(listener))
+        assert "it answered 200" in await asyncio.to_thread(heard, told(listener))
         assert warnings.of("exp1") == ()
         await listener.close("exp1")
 

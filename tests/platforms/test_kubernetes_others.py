@@ -101,7 +101,7 @@ async def test_found_job_is_kept_when_its_secret_is_refused(tmp_path: Path) -> N
     async with world_in(tmp_path) as world, world.make(channel="exec") as platform:
         await accepted(world, platform, "a")
         world.control.fault(method="POST", path="/secrets", **_QUOTA)
-        with pytest.raises(PlatformUnavailable, match="was made"):
+        with pytest.raises(PlatformUnavailable, match="was created"):
             await platform.submit(dataclasses.replace(world.job("a"), is_repeat=True))
         assert len(named(world, "tfjobs.kubeflow.org")) == 1
         await platform.submit(dataclasses.replace(world.job("a"), is_repeat=True))
@@ -115,7 +115,7 @@ async def test_secret_of_an_earlier_job_is_created_again(tmp_path: Path) -> None
         meta = {**one["metadata"], "ownerReferences": two["metadata"]["ownerReferences"]}
         world.server.cluster.store.put("secrets", ("default", meta["name"]), {**one, "metadata": meta})
         again = [dataclasses.replace(world.job(name), is_repeat=True) for name in "ab"]
-        with pytest.raises(PlatformUnavailable, match="made again"):
+        with pytest.raises(PlatformUnavailable, match="creating it again"):
             for spec in again:
                 await platform.submit(spec)
         for spec in again:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -16,7 +17,7 @@ import pytest
 from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.domain.errors import TunerDied, TunerError, TunerRaised
 from nni_manager.domain.experiment import PASSING_HOLDS, HoldCode
-from nni_manager.scheduler.tuning import watched_tuner
+from nni_manager.scheduler.tuning import feed, watched_tuner
 from nni_manager.store.connection import Connection, connect
 from nni_manager.store.database import Database
 from nni_manager.store.experiment import experiments
@@ -156,6 +157,7 @@ async def test_results_come_before_the_next_proposal(monkeypatch: Patch, path: P
 
 @pytest.mark.parametrize("verb", ["start", "propose", "learn"])
 async def test_restarted_process_gets_every_result_once(monkeypatch: Patch, path: Path, verb: str) -> None:
+    monkeypatch.setattr(feed, "_START_WAITS_S", (0.0, 0.0))
     script = Script()
     async with feeding(monkeypatch, path, spec(), script) as at:
         at.feed.want(1)
@@ -237,7 +239,7 @@ async def test_start_without_a_free_process_is_tried_again(monkeypatch: Patch, p
     [
         "OpenBLAS blas_thread_init: pthread_create failed for thread 1 of 2: Resource temporarily unavailable",
         "RuntimeError: can't start new thread",
-        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+        "self.pid = os.fork()\nBlockingIOError: [Errno 11] Resource temporarily unavailable",
     ],
 )
 @pytest.mark.parametrize("error", [TunerDied, TunerRaised])
@@ -253,6 +255,26 @@ async def test_shortage_before_the_first_answer_is_waited_for(
         assert at.feed.silence is not None and "raise the limits of processes" in at.feed.silence.sentence
         await at.proposed(1)
         assert (script.started, at.feed.silence, at.feed.failure) == (10, None, None)
+
+
+async def test_locked_file_of_a_class_is_not_a_shortage(monkeypatch: Patch, path: Path) -> None:
+    script = Script()
+    details = "fcntl.flock(file, fcntl.LOCK_NB)\nBlockingIOError: [Errno 11] Resource temporarily unavailable"
+    script.next["start"] = [TunerRaised("BlockingIOError: [Errno 11]", details)]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        await at.until(lambda: at.feed.failure)
+
+
+async def test_tuner_killed_at_its_start_is_restarted_later(monkeypatch: Patch, path: Path) -> None:
+    monkeypatch.setattr(feed, "_START_WAITS_S", (0.3, 0.3))
+    script = Script()
+    script.next["start"] = [died(), died()]
+    async with feeding(monkeypatch, path, spec(), script) as at:
+        at.feed.want(1)
+        begun_s = time.monotonic()
+        await at.proposed(1)
+        assert time.monotonic() - begun_s >= 0.6 and script.started == 3
 
 
 async def test_shortage_after_the_first_answer_is_a_failure(monkeypatch: Patch, path: Path) -> None:
@@ -295,7 +317,7 @@ async def test_a_proposal_no_trial_could_read_is_the_tuners_fault(monkeypatch: P
         at.feed.want(1)
         await at.until(lambda: at.feed.failure)
         assert at.feed.failure is not None and at.feed.failure.code is HoldCode.TUNER_RAISED
-        assert "no JSON" in at.feed.failure.sentence
+        assert "not JSON" in at.feed.failure.sentence
 
 
 async def test_silence_is_said_with_a_stack_and_ends_by_itself(monkeypatch: Patch, path: Path) -> None:

@@ -67,6 +67,22 @@ def test_kept_trials_equal_a_whole_reading(path: Path, steps: list[tuple[str, st
         assert kept_trials.load(connection) == trials.load_open(connection)
 
 
+def test_failed_reading_loses_no_trial(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("disk is full")
+
+    with closing(connect(path)) as connection:
+        add(connection, "aaaaa")
+        kept_trials.load(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        start(connection, "aaaaa")
+        with monkeypatch.context() as patch, pytest.raises(sqlite3.OperationalError):
+            patch.setattr(trials, "load_open", fail)
+            kept_trials.load(connection)
+        connection.execute("ROLLBACK")
+        assert kept_trials.load(connection) == trials.load_open(connection)
+
+
 def test_only_changed_trials_are_read(path: Path) -> None:
     with closing(connect(path)) as connection:
         for number in range(50):

@@ -73,6 +73,15 @@ def test_noisy_results_are_searched_near_the_bottom() -> None:
     assert statistics.fmean(late) < 0.12, "a random place has 0.37"
 
 
+def test_first_results_that_all_failed_stop_nothing() -> None:
+    tuner = new()
+    for number in range(64):
+        tuner.learn(result(number, tuner.propose(number), None))
+    for number in range(64, 68):
+        parameters = tuner.propose(number)
+        tuner.learn(result(number, parameters, float(parameters["x0"])))  # type: ignore[arg-type]
+
+
 def test_logarithm_resolves_no_more_than_the_noise() -> None:
     source = np.random.default_rng(1)
     rows = source.random((40, 3))

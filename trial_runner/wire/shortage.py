@@ -28,13 +28,15 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == _OF_UVLOOP)
 
 
-#: What processes write that a shortage ends: Python, its threads, and OpenBLAS.
-_WORDS = (_NO_THREAD, "pthread_create failed", *("[Errno {}]".format(number) for number in sorted(ERRORS)))
+#: What Python and OpenBLAS write where no thread can be started.
+_NO_THREADS = (_NO_THREAD, "pthread_create failed")
+#: What Python writes where no process can be started, together with the name of the call that failed.
+_NO_PROCESS, _STARTS = "[Errno {}]".format(errno.EAGAIN), "fork"
 
 
 def is_named_in(text: str) -> bool:
-    """Whether the last words of a process name a shortage."""
-    return any(words in text for words in _WORDS)
+    """Whether the last words of a process name a shortage of threads or processes."""
+    return any(words in text for words in _NO_THREADS) or (_NO_PROCESS in text and _STARTS in text)
 
 
 def tried_again(start: Callable[[], T], patience_s: float = PATIENCE_S) -> T:

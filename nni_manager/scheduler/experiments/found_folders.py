@@ -81,7 +81,7 @@ class FoundFolders:
                 log.warning("%s also contains experiment %s; it is not listed", one.entry.folder.path, id_)
                 continue
             # With the jobs here and another owner, the identity was lost: opened, it is held until a person decides.
-            is_ours = is_ours or bool(one.entry.note) or id_ in with_jobs
+            is_ours = is_ours or bool(one.entry.note) or (id_ not in known and id_ in with_jobs)
             entry = reconcile.decide(known.get(id_), one, is_ours=is_ours, has_jobs=id_ in with_jobs)
             if entry is not None:
                 entries[id_] = entry

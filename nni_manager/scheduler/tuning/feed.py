@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 #: Deaths of the process, and the seconds within which they put the experiment on hold.
 MAX_DEATHS = 3
 DEATHS_WITHIN_S = 600.0
+#: Seconds before the next start of a process that died before its first answer, perhaps by the out-of-memory killer.
+_START_WAITS_S = (2.0, 5.0)
 #: Bounds of the number of proposals requested ahead of need (`trialConcurrency`), from tuners that allow it. The lower
 #: bound saves short trials a call for every second one.
 MIN_AHEAD, MAX_AHEAD = 16, 32
@@ -365,20 +367,19 @@ class TunerFeed:
             await self._after_death(error)
 
     async def _after_death(self, error: TunerError) -> None:
-        now = time.monotonic()
-        self._deaths.append(now)
+        self._deaths.append(now := time.monotonic())
         while now - self._deaths[0] > DEATHS_WITHIN_S:
             self._deaths.popleft()
         if len(self._deaths) >= MAX_DEATHS:
             await self._fail(HoldCode.TUNER_DIED, f"{error}, {len(self._deaths)} times in ten minutes", error)
         else:
             await self._drop_tuner()
+            await asyncio.sleep(0.0 if self._has_started else _START_WAITS_S[len(self._deaths) - 1])
             self._work.set()
 
     async def _fail(self, code: HoldCode, sentence: str, error: TunerError) -> None:
-        self.failure = Hold(
-            code=code, sentence=f"{sentence.rstrip('.')}; put it right, then resume", details=error.details
-        )
+        sentence = f"{sentence.rstrip('.')}; put it right, then resume"
+        self.failure = Hold(code=code, sentence=sentence, details=error.details)
         await self._drop_tuner(kill=True)
         self._wake()
 

@@ -49,27 +49,23 @@ class WatchedTuner:
     async def start(self, spec: ExperimentSpec) -> None:
         """Starts the processes; waits for a shortage to pass, with a hold. Raises TunerDied."""
         backoff = Backoff(WAITS_S)
-        try:
-            while True:
-                try:
-                    self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
-                    return
-                except TunerNotStarted as error:
-                    self._note_shortage(error)
-                await asyncio.sleep(backoff.next_wait())
-        finally:
-            self._end_silence()
+        while True:
+            try:
+                self._hosts = await TunerHosts.start(self._place, spec, self._on_news)
+                return  # the hold ends with the first answer
+            except TunerNotStarted as error:
+                self._note_shortage(error)
+            await asyncio.sleep(backoff.next_wait())
 
     async def call(self, verb: str, **arguments: Any) -> Any:
         """Calls a verb and waits without a limit. Raises TunerRaised or TunerDied."""
         if self._hosts is None:  # a resume came while the history was read
             raise TunerDied("the tuner was restarted")
-        try:
-            return await self._hosts.call(
-                verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
-            )
-        finally:
-            self._end_silence()
+        answer = await self._hosts.call(
+            verb, patience_s=self._patience_s, on_silence=lambda: self._note_silence(verb), **arguments
+        )
+        self._end_silence()  # after an error `end` or `outlast` follows
+        return answer
 
     async def end(self, *, kill: bool = False) -> None:
         """Ends the processes if any: at once during a silence or with `kill`. Idempotent."""
@@ -80,8 +76,10 @@ class WatchedTuner:
 
     async def outlast(self, error: TunerError) -> None:
         """Ends processes that a shortage kept from their first answer, and waits until the next start, with a hold."""
-        await self.end(kill=True)
         self._note_shortage(error)
+        hosts, self._hosts = self._hosts, None
+        if hosts is not None:
+            await hosts.close(kill=True)
         await asyncio.sleep(WAITS_S[-1])
 
     def _note_shortage(self, error: TunerError) -> None:

@@ -72,7 +72,8 @@ def _read_changed(connection: sqlite3.Connection, kept: _Kept) -> None:
     changed = [id_ for (id_,) in connection.execute("SELECT id FROM changed_trials")]
     if not changed:
         return
+    read = {trial.id: trial for trial in trials.load_open(connection, among="changed_trials")}  # may raise: first
     for id_ in changed:
         kept.trials.pop(id_, None)
-    kept.trials |= {trial.id: trial for trial in trials.load_open(connection, among="changed_trials")}
+    kept.trials |= read
     kept.ordered = tuple(sorted(kept.trials.values(), key=lambda trial: trial.sequence_id))

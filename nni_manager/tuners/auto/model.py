@@ -84,7 +84,9 @@ class Model:
     def _fit(self, rows: Array, losses: Array) -> tuple[Hyperparameters, float | None]:
         """Hyperparameters and scale. They only depend on the first results, not on when there was a proposal."""
         count = len(losses) if len(losses) <= _FIT_EACH else len(losses) // _FIT_EVERY * _FIT_EVERY
-        if self._fitted is None or self._fitted[0] != count or not np.isfinite(losses[:count]).any():
+        if not np.isfinite(losses[:count]).any():
+            count = len(losses)
+        if self._fitted is None or self._fitted[0] != count:
             self._fitted = count, *self._best_fit(rows[:count], losses[:count])
         return self._fitted[1], self._fitted[2]
 
