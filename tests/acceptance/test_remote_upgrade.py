@@ -58,7 +58,9 @@ def test_trials_of_an_older_keeper_continue_with_others(
 ) -> None:
     daemon, id_ = upgraded
     [service] = daemon.wait_for(id_, lambda state: _BEFORE in state["services"][0]["sentence"])["services"]
-    assert service["sentence"].startswith("127.0.0.1 takes no trials: ") and "its trials continue" in service["sentence"]
+    assert (
+        service["sentence"].startswith("127.0.0.1 takes no trials: ") and "its trials continue" in service["sentence"]
+    )
     file = tmp_path / "both.json"
     file.write_text(json.dumps(_config(machines, tmp_path / "go", trials=6) | {"trialCodeDirectory": str(tmp_path)}))
     looks = [found for found in config_file.look(file, daemon.data) if _BEFORE in found.sentence]

@@ -68,7 +68,9 @@ def test_unsuitable_results_are_counted_and_skipped(line: CommandLine, first: st
         for one in json.loads(line.good("experiment", "show", id_, "--json"))["warnings"]
         if one["code"] == "WARM_START"
     ]
-    assert f"4 of the 8 results of experiment {first} are not numbers or do not fit the search space" in warning["message"]
+    assert (
+        f"4 of the 8 results of experiment {first} are not numbers or do not fit the search space" in warning["message"]
+    )
     assert warning["message"].startswith("warmStart: ")
 
 

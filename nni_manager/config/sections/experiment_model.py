@@ -131,13 +131,12 @@ class Experiment(Part):
         marks={"shown": "10", "firstFormat": "maxSameFailures"},
     )
     max_failed_trials: Any = _ours(
-        "Maximum number of failed trials, or a percentage of `maxTrialNumber` (`20%`). One more puts the experiment on"
+        "Maximum number of failed trials, or a percentage of `maxTrialNumber` (`20%`). More put the experiment on"
         " hold.",
         marks={"format": "count-or-share", "firstFormat": "maxFailedTrials"},
     )
     max_unusable_results: int | None = _ours(
-        "Number of trials that puts the experiment on hold if they are the first to succeed and have no usable result."
-        " 0: no hold.",
+        "The experiment goes on hold if its first successful trials, this many, have no usable result. 0: no hold.",
         ge=0,
         le=1000,
         marks={"shown": "5", "firstFormat": "maxUnusableResults"},

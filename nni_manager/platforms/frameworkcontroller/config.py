@@ -70,7 +70,9 @@ class FrameworkcontrollerConfig(KubernetesSection):
         format="file",
         holds=("metadata.name", "spec.taskRoles"),
     )
-    reuse_mode: bool = Field(default=True, description="Let one framework run many trials.")
+    reuse_mode: bool = Field(
+        default=True, description="Accepted for NNI's files, without effect: each trial has a job of its own."
+    )
     api_version: str | None = Field(
         default=None, min_length=1, description="Version of the Framework object. Default: the cluster's."
     )

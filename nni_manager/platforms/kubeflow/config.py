@@ -44,7 +44,9 @@ class KubeflowConfig(KubernetesSection):
     worker: Role | None = Field(default=None, description="Workers; required with `tf-operator`.")
     ps: Role | None = Field(default=None, description="Parameter servers; only with `tf-operator`.")
     master: Role | None = Field(default=None, description="Master; required with `pytorch-operator`, and only there.")
-    reuse_mode: bool = Field(default=True, description="Let one job of the cluster run many trials.")
+    reuse_mode: bool = Field(
+        default=True, description="Accepted for NNI's files, without effect: each trial has a job of its own."
+    )
     max_trial_number_per_gpu: int | None = Field(
         default=None, gt=0, description="Maximum number of trials that share a GPU."
     )

@@ -96,7 +96,9 @@ class RemoteConfig(PlatformSection):
         format="seconds",
         gt=0,
     )
-    reuse_mode: bool = Field(default=False, description="Let one runner on a machine run many trials.")
+    reuse_mode: bool = Field(
+        default=False, description="Accepted for NNI's files, without effect: each trial has a job of its own."
+    )
 
     def faults(self, experiment: Json) -> Iterator[Remark]:
         for number, machine in enumerate(self.machine_list):
