@@ -1,8 +1,8 @@
 """Proposals from a model: a Gaussian process of all results, and the place with the greatest expected improvement.
 
 Half of the proposals are searched near the best results, in a neighbourhood that shrinks as in annealing: a trust
-region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Running trials count with
-the model's expectation as their result, the kriging believer (D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is
+region (D. Eriksson et al., "Scalable Global Optimization via Local Bayesian Optimization", 2019). Running trials count
+with the model's expectation as their result, the kriging believer (D. Ginsbourger, R. Le Riche, L. Carraro, "Kriging Is
 Well-Suited to Parallelize Optimization", 2010). Failed trials count as the worst result.
 
 Losses are transformed by the scale, of several, with the greatest density of the losses themselves: the density of the
