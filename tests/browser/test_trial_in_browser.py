@@ -132,6 +132,6 @@ async def test_read_token_shows_no_buttons(browser: Browser, world: World) -> No
             assert await page.locator("form[method=post] button").count() == 0, path
         sent = "fetch('/experiments/seeded/trials/0/again', {method: 'POST'})"
         refused = await page.evaluate(f"{sent}.then(async (one) => [one.status, await one.text()])")
-        assert refused[0] == 403 and "changes nothing" in refused[1]
+        assert refused[0] == 403 and "may only read" in refused[1]
         await context.close()
         world.stopping.set()

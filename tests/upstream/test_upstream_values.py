@@ -51,7 +51,7 @@ _spaces = st.dictionaries(
     ),
     min_size=1,
     max_size=4,
-)
+).map(lambda space: {**space, "many": {"_type": "choice", "_value": list(range(32))}})  # enough unlike trials
 #: Results that are always included, and their JSON.
 ALWAYS = [
     (float("nan"), float("nan")),
@@ -198,7 +198,7 @@ def _check_csv(file: Path, trials: list[dict[str, Any]], results: list[Any]) -> 
             **trial["parameters"],
             **entries,
         }  # as in NNI, an entry goes before a parameter
-        assert {name: row[name] for name in cells} == {name: _cell(value) for name, value in cells.items()}
+        assert {name: row[spreadsheet_text(name)] for name in cells} == {n: _cell(value) for n, value in cells.items()}
         assert entries or _text(json.loads(row["reward"])) == _text(result)
 
 

@@ -90,7 +90,7 @@ def test_tests_of_the_fake_run_on_a_real_cluster(cluster: FakeCluster) -> None:
     done = _run([*command, *tests], environment)
     assert re.search(r"^1 passed, 2 skipped, \d+ deselected", done.stdout, re.MULTILINE), done.stdout + done.stderr
     assert "the cluster does not serve the kind" in done.stdout
-    assert "needs the fake: a real cluster cannot be" in done.stdout and _left(cluster) == []
+    assert "needs the fake: a real cluster has no control route" in done.stdout and _left(cluster) == []
 
 
 def _of(cluster: FakeCluster, kind: str) -> list[str]:
