@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nni_manager import Experiment
+from nni_manager.domain.formats import spreadsheet_text
 from tests.live_daemon import Daemon
 from tests.upstream.test_upstream_clients import Upstream
 from tests.upstream.warm_python import WarmPython
@@ -214,4 +215,5 @@ def _is_finite(value: object) -> bool:
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else str(value)
+    return spreadsheet_text(text)
