@@ -68,6 +68,16 @@ def test_first_pod_that_failed_by_itself_explains_the_job() -> None:
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
 
 
+@pytest.mark.parametrize(
+    ("knows", "keeps", "state"),
+    [(True, True, JobState.PREEMPTED), (False, True, JobState.FAILED), (True, False, JobState.FAILED)],
+)
+def test_failed_job_without_its_pod_is_preempted(knows: bool, keeps: bool, state: JobState) -> None:
+    """Operators that remove failed pods, and pods that cannot be listed, prove nothing."""
+    report = memory(JobState.FAILED, has_all_pods=True, knows_all_pods=knows, keeps_failed_pods=keeps)
+    assert (report.state, report.exit_code) == (state, None)
+
+
 LATER = 1000.0
 
 

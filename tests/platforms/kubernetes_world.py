@@ -243,6 +243,10 @@ class KubernetesWorld(World):
 
         await self._until(is_over)
 
+    async def gone_there(self, handle: JobHandle) -> None:
+        """Returns once the job has no pods."""
+        await self._until(lambda: not self.pods(handle))
+
     async def plant(self, spec: JobSpec) -> None:
         name = self._name_of(spec)
         kind = self.server.cluster.kinds.by_key(self.operated.resource)

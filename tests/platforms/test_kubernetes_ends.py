@@ -57,6 +57,21 @@ async def test_pod_evicted_while_disconnected_is_preempted(tmp_path: Path, kind:
             await seen(world, platform, handle, JobState.PREEMPTED)
 
 
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+async def test_pod_drained_while_disconnected_is_preempted(tmp_path: Path, kind: str) -> None:
+    """A drain deletes the pod, so that nothing shows an exit code."""
+    async with WORLDS[kind](tmp_path) as world:
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
+        await world.ended_there(handle)
+        await world.gone_there(handle)
+        await world.restart()
+        async with world.make() as platform:
+            report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.exit_code is None
+
+
 NO_ROOM = "Node didn't have enough resource: cpu, requested: 4000, used: 61000, capacity: 64000"
 
 

@@ -253,6 +253,8 @@ class Kind:
     version: str = ""
     #: Patch that ends an object; None: it is deleted.
     stop: Object | None = None
+    #: A failed job keeps its failed pods, so a failed job without them lost a pod to the cluster.
+    keeps_failed_pods: bool = False
     #: The operator that serves the kind, and where to get it.
     operator: str
 

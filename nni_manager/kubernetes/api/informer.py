@@ -240,9 +240,9 @@ class Informer:
         self._put(found)
         return True
 
-    async def ask(self, query: tuple[str, str]) -> None:
-        """Adds the results of a query to the cache, as the watch may lag. Returns when done, or when denied for a
-        minute."""
+    async def ask(self, query: tuple[str, str]) -> bool:
+        """Adds the results of a query to the cache, as the watch may lag. Returns True when done, False when denied
+        for a minute."""
         begun_s = asyncio.get_running_loop().time()
         backoff = Backoff(_WAITS_S)
         while True:
@@ -251,12 +251,13 @@ class Informer:
             except (PlatformError, Refusal) as error:
                 lasted_s = asyncio.get_running_loop().time() - begun_s
                 if isinstance(error, Refusal) and error.status in (403, 404) and lasted_s >= _REFUSED_S:
-                    return log.warning("%s cannot be listed: %s", self.resource.plural, error)
+                    log.warning("%s cannot be listed: %s", self.resource.plural, error)
+                    return False
                 await asyncio.sleep(backoff.next_wait())
             else:
                 for one in answer.get("items") or ():
                     self._put(one)
-                return None
+                return True
 
     # Watching
 

@@ -40,6 +40,8 @@ class JobMemory:
     container: str
     #: Its operator restarts it without limit.
     is_restarted: bool = False
+    #: See `Kind`.
+    keeps_failed_pods: bool = False
     object: Object | None = None
     #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
@@ -61,6 +63,8 @@ class JobMemory:
     lacks_pods: bool = False
     #: Its pods were queried since; there is no further evidence.
     has_all_pods: bool = False
+    #: The server answered that query.
+    knows_all_pods: bool = False
     #: Time since which a pod with a node has not started, by the loop's clock.
     _making_s: float | None = None
     #: That has taken so long that mounts may be missing.
@@ -146,6 +150,11 @@ class JobMemory:
         self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         if self.lacks_pods:
             return Observation(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
+        if end is None and self.knows_all_pods and self.keeps_failed_pods and found.cause is None:
+            message = "; ".join(
+                filter(None, (found.message.rstrip("."), "its failed pod was removed from the cluster"))
+            )
+            return dataclasses.replace(found, state=JobState.PREEMPTED, message=message, place=where)
         if end is None:
             return dataclasses.replace(
                 found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where

@@ -80,6 +80,7 @@ class FollowedJobs:
                 object=created,
                 made_s=made_s,
                 is_restarted=self._restarts,
+                keeps_failed_pods=self._kind.keeps_failed_pods,
             )
         )
         if self._reading is not None:

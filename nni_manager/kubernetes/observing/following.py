@@ -99,7 +99,7 @@ class Following:
     async def _ask_for_pods(self, memory: JobMemory) -> None:
         """Queries the pods of a job; if they explain nothing, the job's own status counts."""
         try:
-            await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
+            memory.knows_all_pods = await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
         except Exception:
             log.exception("the cluster's answer about the pods of %s is invalid", memory.name)
         memory.has_all_pods = True
