@@ -37,6 +37,7 @@ class ApiServer:
     """Also the client of it, as `client.connect` makes one."""
 
     host = "https://cluster"
+    fingerprint = "the only one"
 
     def __init__(self, faults: Sequence[Fault] = ()) -> None:
         self.faults = list(faults)

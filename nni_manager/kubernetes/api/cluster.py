@@ -81,9 +81,12 @@ class Cluster(Connection):
             informer.try_again()
 
     async def _connect(self) -> None:
-        """Replaces the client. Calls of the previous client continue; the one before that is closed."""
+        """Replaces the client if the credentials have changed. Calls of the previous client continue; the one before
+        that is closed."""
         assert self._access is not None, "set by `use`"
         made = await connect(self._access)
+        if self._client is not None and self._client.fingerprint == made.fingerprint:
+            return await made.close()
         retired, self._retired, self._client = self._retired, self._client, made
         if retired is not None:
             await retired.close()
