@@ -39,6 +39,8 @@ class Cluster(Connection):
         self._retired: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
+        #: The server refused a call, also with credentials that were just read; open watches do not show that.
+        self.refusal: BadCredentials | None = None
         #: Held during a submission: calls that end jobs must not wait behind calls that start them.
         self.submitting = asyncio.Semaphore(_SUBMISSIONS)
 
@@ -68,7 +70,7 @@ class Cluster(Connection):
         try:
             await client.call("POST", _RIGHTS, body=review(access.namespace, "list", "", "pods"))
         except Refusal as refusal:
-            raise _refused(client.host, refusal) from None
+            raise _error(client.host, refusal) from None
         except PlatformUnavailable as error:
             self.note_down(str(error))
             raise
@@ -77,6 +79,7 @@ class Cluster(Connection):
     async def use(self, credential: str) -> None:
         self._access = Access.from_text(credential)
         await self._connect()
+        self._note_refusal(None)
         for informer in self._informers.values():
             informer.try_again()
 
@@ -111,18 +114,36 @@ class Cluster(Connection):
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
-            raise _refused((await self.client()).host, refusal) from None
+            raise _error((await self.client()).host, refusal) from None
 
     async def renewing(self, ask: Callable[[Client], Awaitable[T]]) -> T:
         """The answer of `ask`, which is repeated if the credential had expired. Raises as `ask`."""
         client = await self.client()
         try:
-            return await ask(client)
+            answer = await ask(client)
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
-        await self.renew(client)
-        return await ask(await self.client())
+            answer = await self._ask_renewed(client, ask)
+        self._note_refusal(None)
+        return answer
+
+    async def _ask_renewed(self, used: Client, ask: Callable[[Client], Awaitable[T]]) -> T:
+        try:
+            await self.renew(used)
+            return await ask(await self.client())
+        except BadCredentials as error:
+            self._note_refusal(error)
+            raise
+        except Refusal as refusal:
+            if refusal.status == 401:
+                self._note_refusal(_refused(used.host, refusal))
+            raise
+
+    def _note_refusal(self, refusal: BadCredentials | None) -> None:
+        if (refusal is None) != (self.refusal is None):
+            self.refusal = refusal
+            self._note_health()
 
     async def renew(self, used: Client) -> None:
         """Reads credentials again after the server refused those of this client. Raises BadCredentials."""
@@ -212,8 +233,11 @@ class Cluster(Connection):
         return informer
 
     def _on_trouble(self, informer: Informer) -> None:
+        self._note_health()
+
+    def _note_health(self) -> None:
         asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
-        troubles = [one.trouble for one in asked if one.trouble is not None]
+        troubles = [one for one in (self.refusal, *(informer.trouble for informer in asked)) if one is not None]
         if troubles:
             self.note_down(str(troubles[0]))
         else:
@@ -232,12 +256,16 @@ def review(namespace: str, verb: str, group: str, plural: str, subresource: str 
     }
 
 
-def _refused(host: str, refusal: Refusal) -> Exception:
+def _refused(host: str, refusal: Refusal) -> BadCredentials:
+    return BadCredentials(
+        f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in again, or "
+        "set another kubeconfig or context"
+    )
+
+
+def _error(host: str, refusal: Refusal) -> Exception:
     if refusal.status in (401, 403):
-        return BadCredentials(
-            f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in again, or "
-            "set another kubeconfig or context"
-        )
+        return _refused(host, refusal)
     return PlatformUnavailable(f"{host}: {refusal}", refused=True)
 
 

@@ -204,9 +204,9 @@ async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: i
     if name != protocol.STDOUT_FILE or pod is None:
         raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
     path = PODS.path(cluster.namespace, pod) + "/log"
-    client = await cluster.client()
+    query = [("container", memory.container), ("limitBytes", str(_MOST))]
     try:
-        data = await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
+        data = await cluster.renewing(lambda client: client.read("GET", path, query=query))
     except Refusal as refusal:
         # permanent: the container has not started or is gone, the right is missing, or the node does not answer
         if refusal.status in (400, 403, 404) or "containerLogs" in refusal.message:
