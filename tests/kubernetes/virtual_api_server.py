@@ -68,6 +68,8 @@ class ApiServer:
             return {"status": {"allowed": True}}
         if plural not in _KINDS:
             return _discovery(path)
+        if "dryRun" in dict(query):
+            return dict(body)
         if verb == "list":
             return self._list(plural, is_without_us=fault == WITHOUT_US)
         return await self._one(method, plural, name, body)

@@ -231,6 +231,14 @@ class KubernetesWorld(World):
         }
         self.server.cluster.verbs.create(kind, "default", body)
 
+    def suspend(self, handle: JobHandle) -> None:
+        """Suspends a TFJob or PyTorchJob."""
+        name = self.object_name(handle)
+        [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
+        policy = {**job["spec"]["runPolicy"], "suspend": True}
+        changed = {**job, "spec": {**job["spec"], "runPolicy": policy}}
+        self.server.cluster.store.put(self.operated.resource, ("default", name), changed)
+
     async def ended_there(self, handle: JobHandle) -> None:
         """Returns once the job's object says that it has ended."""
         name = self.object_name(handle)

@@ -221,6 +221,16 @@ def _from_events(events: Iterable[Object]) -> Wait | None:
     return Wait(code=code, sentence=sentence, details={"reason": reason})
 
 
+def without_pods(job: Object) -> Wait:
+    """The wait reason of a job that has had no pods for a while, from its object alone."""
+    what = f"{job.get('kind')} {(job.get('metadata') or {}).get('name')}"
+    if not job.get("status"):
+        sentence = f"{what} has no pod yet: its operator has not acted on it; check that the operator runs"
+    else:
+        sentence = f"{what} has no pod yet: its operator has created none; see the operator's log and the quotas"
+    return Wait(code=WaitCode.SUBMITTED, sentence=sentence, details={"reason": "NoPods"})
+
+
 def _time(event: Object) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 

@@ -19,6 +19,8 @@ from nni_manager.kubernetes.jobs import evidence
 STUCK_S = 600.0
 #: Seconds in which a pod with a node normally starts.
 _SLOW_S = 20.0
+#: Seconds after which a job without pods states a reason.
+_UNMADE_S = 30.0
 #: Seconds for an operator to notice a removed pod, and to report it or start another. Less than `metricGrace`,
 #: after which the report of the runner counts, which only received a signal.
 _NOTICED_S = 3.0
@@ -69,6 +71,10 @@ class JobMemory:
     _making_s: float | None = None
     #: That has taken so long that mounts may be missing.
     is_slow_to_start: bool = False
+    #: Time since which it waits for pods, by the loop's clock.
+    _podless_s: float | None = None
+    #: That has taken long, and nothing explains it: a quota may be used up.
+    lacks_reason: bool = False
     _stuck_s: float | None = None
     #: Time since which the reporting pod is known to be removed, by the loop's clock.
     _taken_s: float | None = None
@@ -104,7 +110,7 @@ class JobMemory:
         if found.state is JobState.PENDING and self.has_run:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
-        self.is_slow_to_start = False
+        self.is_slow_to_start = self.lacks_reason = False
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
@@ -204,7 +210,7 @@ class JobMemory:
         stuck = evidence.stuck(pods)
         if stuck is None:
             self._stuck_s = None
-            return dataclasses.replace(found, wait=evidence.wait(pods, self.events.values()) or found.wait), None
+            return self._waiting(found, pods, now_s)
         self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
         left_s = self._stuck_s + STUCK_S - now_s
         if stuck.is_hopeless or left_s <= 0:
@@ -212,6 +218,19 @@ class JobMemory:
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
+
+    def _waiting(self, found: Observation, pods: list[Object], now_s: float) -> tuple[Observation, float | None]:
+        """The report on a job whose pods wait or do not exist yet, and seconds until the next evaluation."""
+        wait = evidence.wait(pods, self.events.values()) or found.wait
+        if wait is not None or pods:
+            self._podless_s = None
+            return dataclasses.replace(found, wait=wait), None
+        self._podless_s = now_s if self._podless_s is None else self._podless_s
+        left_s = self._podless_s + _UNMADE_S - now_s
+        if left_s > 0:
+            return found, left_s
+        self.lacks_reason = True
+        return dataclasses.replace(found, wait=evidence.without_pods(self.object or {})), _UNMADE_S
 
 
 def _reporter(pods: Iterable[Object]) -> Object | None:

@@ -77,6 +77,10 @@ class Following:
         self._memories.pop(name, None)
         self._wait_no_more(name)
 
+    def wake(self, memory: JobMemory) -> None:
+        """Has the job observed again."""
+        self._wake(memory.job_name)
+
     def _wait_no_more(self, name: str) -> None:
         if (alarm := self._alarms.pop(name, None)) is not None:
             alarm.cancel()
