@@ -4,6 +4,7 @@ that this machine mounts, too."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -231,12 +232,12 @@ class KubernetesWorld(World):
         }
         self.server.cluster.verbs.create(kind, "default", body)
 
-    def suspend(self, handle: JobHandle) -> None:
-        """Suspends a TFJob or PyTorchJob."""
+    def change(self, handle: JobHandle, change: Callable[[dict[str, Any]], None]) -> None:
+        """Changes the object of a job, as others may."""
         name = self.object_name(handle)
         [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
-        policy = {**job["spec"]["runPolicy"], "suspend": True}
-        changed = {**job, "spec": {**job["spec"], "runPolicy": policy}}
+        changed = copy.deepcopy(job)
+        change(changed)
         self.server.cluster.store.put(self.operated.resource, ("default", name), changed)
 
     async def ended_there(self, handle: JobHandle) -> None:

@@ -180,7 +180,7 @@ async def test_suspended_job_states_that_it_waits(tmp_path: Path, kind: str) -> 
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         world.control.pause(CONTROLLERS[kind])
         handle = await accepted(world, platform, "a")
-        world.suspend(handle)
+        world.change(handle, lambda job: job["spec"]["runPolicy"].update(suspend=True))
         world.control.resume(CONTROLLERS[kind])
         wait = await waiting(world, platform, handle, lambda wait: "is suspended" in wait.sentence)
         assert wait.code is WaitCode.SUBMITTED
@@ -193,3 +193,14 @@ async def test_pod_creation_failure_is_not_a_user_failure(tmp_path: Path) -> Non
         report = await seen(world, platform, handle, JobState.FAILED)
         assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "PodCreationError")
         assert "exceeded quota: team" in report.message and "HTTP" not in report.message
+
+
+@every_kind
+async def test_cancelled_job_with_a_finalizer_ends(tmp_path: Path, kind: str) -> None:
+    """A finalizer of others keeps the deleted object, and its operator leaves the pods alone."""
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.change(handle, lambda job: job["metadata"].update(finalizers=["example.com/audit"]))
+        await platform.cancel([handle], 5.0)
+        await seen(world, platform, handle, JobState.CANCELLED)
+        await world.gone_there(handle)

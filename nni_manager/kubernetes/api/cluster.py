@@ -173,16 +173,20 @@ class Cluster(Connection):
         items: list[Object] = answer.get("items") or []
         return items
 
-    async def delete(self, resource: Resource, name: str, *, uid: str = "") -> None:
-        """Deletes an object and its dependents. Ignores a missing one, and a different one of that name."""
+    async def delete(self, resource: Resource, name: str, *, uid: str = "") -> Object:
+        """Deletes an object and its dependents. Ignores a missing one, and a different one of that name.
+
+        Returns the server's answer: the object if a finalizer keeps it; empty without an answer.
+        """
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
         try:
-            await self.call("DELETE", resource.path(self.namespace, name), body=body)
+            return await self.call("DELETE", resource.path(self.namespace, name), body=body)
         except Refusal as refusal:
             if refusal.status not in (404, 409):
                 raise
+        return {}
 
     async def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Whether the server says that we have a right. Raises Refusal and PlatformUnavailable."""
@@ -307,14 +311,15 @@ class Kind:
     def missing(self) -> str:
         return f"the cluster has no kind {self.kind} ({self.plural}.{self.group}); install {self.operator}"
 
-    async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> None:
-        """Ends a job; ignores a missing one. Raises Refusal."""
+    async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> Object:
+        """Ends a job; ignores a missing one. Returns the server's answer, as `Cluster.delete`. Raises Refusal."""
         if self.stop is None:
             return await cluster.delete(resource, name, uid=uid)
         try:
-            await cluster.call(
+            return await cluster.call(
                 "PATCH", resource.path(cluster.namespace, name), body=self.stop, content_type=MERGE_PATCH
             )
         except Refusal as refusal:
             if refusal.status not in (404, 409):
                 raise
+        return {}

@@ -53,6 +53,8 @@ class JobMemory:
     events: dict[str, Object] = field(default_factory=dict)
     #: Time since which it no longer exists, by the loop's clock.
     removed_s: float | None = None
+    #: Time since which a finalizer keeps its deleted object, by the loop's clock.
+    _kept_s: float | None = None
     #: Its deletion was watched; otherwise a list lacked it.
     was_deleted: bool = False
     #: The manager requested its end.
@@ -103,8 +105,8 @@ class JobMemory:
         found = read(self.object)
         if found.state.is_final:
             return self._ended(found), None
-        if self.removed_s is not None:
-            return self._removed(found, self.removed_s, now_s)
+        if (removed_s := self._gone_since(now_s)) is not None:
+            return self._removed(found, removed_s, now_s)
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
         if found.state is JobState.PENDING and self.has_run:
@@ -114,6 +116,13 @@ class JobMemory:
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
+
+    def _gone_since(self, now_s: float) -> float | None:
+        """Time since which its object is gone, or was deleted here and is kept by a finalizer; None: neither."""
+        if self.removed_s is None and self.is_cancelled and self._kept_s is None:
+            is_ending = (self.object or {}).get("metadata", {}).get("deletionTimestamp")
+            self._kept_s = now_s if is_ending else None
+        return self._kept_s if self.removed_s is None else self.removed_s
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
