@@ -204,3 +204,18 @@ async def test_cancelled_job_with_a_finalizer_ends(tmp_path: Path, kind: str) ->
         await platform.cancel([handle], 5.0)
         await seen(world, platform, handle, JobState.CANCELLED)
         await world.gone_there(handle)
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+async def test_pods_denied_by_a_policy_reject_the_job(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator repeats the call for good."""
+    monkeypatch.setattr(job_memory, "_DENIED_S", 0.5)
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.deny("pods", "policy.example.com", "no latest tags")
+        handle = await accepted(world, platform, "a")
+        await waiting(world, platform, handle, lambda wait: "no latest tags" in wait.sentence)
+        report = await seen(world, platform, handle, JobState.FAILED)
+        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "FailedCreatePod")
+        assert 'webhook "policy.example.com" denied the request: no latest tags' in report.message

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
 from nni_manager.kubernetes.jobs import evidence
@@ -19,6 +21,8 @@ from nni_manager.kubernetes.jobs import evidence
 STUCK_S = 600.0
 #: Seconds in which a pod with a node normally starts.
 _SLOW_S = 20.0
+#: Seconds of refused pods after which a job counts as rejected.
+_DENIED_S = 60.0
 #: Seconds after which a job without pods states a reason.
 _UNMADE_S = 30.0
 #: Seconds for an operator to notice a removed pod, and to report it or start another. Less than `metricGrace`,
@@ -75,6 +79,8 @@ class JobMemory:
     is_slow_to_start: bool = False
     #: Time since which it waits for pods, by the loop's clock.
     _podless_s: float | None = None
+    #: Time since which the cluster refuses its pods, by the loop's clock.
+    _denied_s: float | None = None
     #: That has taken long, and nothing explains it: a quota may be used up.
     lacks_reason: bool = False
     _stuck_s: float | None = None
@@ -231,6 +237,9 @@ class JobMemory:
     def _waiting(self, found: Observation, pods: list[Object], now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose pods wait or do not exist yet, and seconds until the next evaluation."""
         wait = evidence.wait(pods, self.events.values()) or found.wait
+        if (denial := evidence.denial(pods, self.events.values())) is not None:
+            return self._denied(found, denial, now_s)
+        self._denied_s = None
         if wait is not None or pods:
             self._podless_s = None
             return dataclasses.replace(found, wait=wait), None
@@ -240,6 +249,22 @@ class JobMemory:
             return found, left_s
         self.lacks_reason = True
         return dataclasses.replace(found, wait=evidence.without_pods(self.object or {})), _UNMADE_S
+
+    def _denied(self, found: Observation, denial: Wait, now_s: float) -> tuple[Observation, float | None]:
+        """The report on a job whose pods are refused, and seconds until the next evaluation: its operator tries for
+        good, but each job of the service would wait in the same way."""
+        self._denied_s = now_s if self._denied_s is None else self._denied_s
+        left_s = self._denied_s + _DENIED_S - now_s
+        if left_s > 0:
+            return dataclasses.replace(found, wait=denial), left_s
+        return dataclasses.replace(
+            found,
+            state=JobState.FAILED,
+            cause=Reason.SUBMIT_REJECTED,
+            native_reason=str(denial.details["reason"]),
+            message=denial.sentence,
+            wait=None,
+        ), None
 
 
 def _reporter(pods: Iterable[Object]) -> Object | None:
