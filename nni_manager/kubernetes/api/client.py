@@ -42,6 +42,10 @@ _ANSWER_S = 20.0
 _BUFFER = 2**21
 
 
+#: The next step after a 403. Rights in a namespace are deleted with it.
+NO_RIGHT = "ask an administrator for the right, or check whether the namespace was deleted"
+
+
 class WrongAuthority(PlatformUnavailable):
     """The server's certificate is signed by another authority than the kubeconfig's; no request was sent."""
 

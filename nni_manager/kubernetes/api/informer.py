@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
+from nni_manager.kubernetes.api.client import NO_RIGHT, Client, Object, Query, Refusal, parsed
 from nni_manager.kubernetes.api.names import Resource
 from nni_manager.platform_kit.tasks import ended, happened
 from trial_runner.wire.backoff import Backoff
@@ -172,7 +172,8 @@ class Informer:
             self._version = ""  # the server no longer has the watch's position: list everything
             return await asyncio.sleep(self._expired.next_wait())
         kind = BadCredentials if refusal.status in (401, 403) else PlatformUnavailable
-        await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}"))
+        fix = f"; {NO_RIGHT}" if refusal.status == 403 else ""
+        await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}{fix}"))
 
     def _poll(self) -> None:
         """Notes that watching is denied, but listing is not."""
