@@ -148,6 +148,20 @@ def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster
         stays.remove()
 
 
+def test_platform_clean_starts_a_daemon_for_all_its_requests(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Nothing is open in its data directory, so it ends by itself; the command makes several requests."""
+    shared = cluster.share(tmp_path / "shared")
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        folder = tmp_path / "code-left"
+        left = Neighbour(daemon, cluster.kubeconfig, folder, shared / "go", channel="exec", first=100)
+        left.until_running()
+        daemon.kill()
+        shutil.rmtree(daemon.data)
+        done = _clean(daemon, left.config, "--yes")
+        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJob, " in done.stdout, done
+        assert cluster.left(left.id) == []
+
+
 def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "nni_manager", "platform", "clean", "--data-dir", str(daemon.data)]
     return subprocess.run(
