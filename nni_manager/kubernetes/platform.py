@@ -96,6 +96,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             is_read=channel != protocol.PUSH,
             ships_code=cls.sends_code(config),
             platform_decides=cls.restarts(config),
+            clean_closes=True,
             slow_poll_s=60.0,
         )
 
