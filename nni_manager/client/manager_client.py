@@ -65,7 +65,7 @@ class ManagerClient:
     def __init__(self, address: Address, again: Callable[[NniManagerError], Address] | None = None) -> None:
         """`again`: finds the next daemon if this one has ended (NobodyListens) or is about to (Ending).
 
-        It is used for the first call, and for calls that open an experiment. None: use only this daemon.
+        It is used for the first call, and for calls that any daemon can answer. None: use only this daemon.
         """
         self.address = address
         self._again = again
@@ -140,7 +140,7 @@ class ManagerClient:
         """
         body: Json = {"config": config, **{name: value for name, value in caller.items() if value not in ("", None)}}
         query: Query = {"remove": None if remove is None else list(remove)}
-        found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None)
+        found = self._json("POST", "/api/v1/platforms/left", body, query, timeout_s=None, opens=True)
         return list(found["services"])
 
     def experiments(self, status: str | None = None) -> list[Json]:

@@ -96,6 +96,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             is_read=channel != protocol.PUSH,
             ships_code=cls.sends_code(config),
             platform_decides=cls.restarts(config),
+            clean_closes=True,
             slow_poll_s=60.0,
         )
 
@@ -263,10 +264,10 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         jobs, _, resource = self._entered
         cluster = await self._cluster()
-        for informer in (cluster.informer(resource), cluster.informer(PODS)):
-            if informer.trouble is not None:
-                await self._on_error(informer.trouble)
-                raise informer.trouble
+        for trouble in (cluster.refusal, cluster.informer(resource).trouble, cluster.informer(PODS).trouble):
+            if trouble is not None:
+                await self._on_error(trouble)
+                raise trouble
         return {handle: jobs.report(handle) for handle in handles}
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:

@@ -53,8 +53,8 @@ class Capabilities:
     #: Files of an experiment, such as output of trials, remain there after `forget` and `close`: `clean` removes them
     #: when the experiment is deleted.
     leaves_files: bool = False
-    #: `remove_checkpoints` works.
-    removes_checkpoints: bool = False
+    clean_closes: bool = False  #: `clean` without names removes all that a failed `close` has left.
+    removes_checkpoints: bool = False  #: `remove_checkpoints` works.
     #: The platform itself restarts ended processes of a job: its report, not the runner's, ends an attempt.
     platform_decides: bool = False
     #: Users can stop jobs there: a job ended by a foreign signal stays open until the platform reports why.

@@ -31,6 +31,11 @@ _PACKAGE = "nni-manager"
 _REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+).*;.*\bextra == ["'](?P<extra>[\w-]+)["']""")
 
 
+#: The extra of platforms on Kubernetes, and words that users write for one of them.
+_KUBERNETES = "kubernetes"
+_KUBERNETES_WORDS = frozenset({_KUBERNETES, "k8s", "kube", "kueue", "trainer", "katib"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformDescription:
     """A platform's package as it describes itself, without importing anything heavy."""
@@ -205,6 +210,10 @@ def _import(name: str, load: _Loader) -> object:
 def _unknown(name: str, known: tuple[str, ...], described: Iterable[PlatformDescription]) -> str:
     import difflib  # only needed for an error
 
+    described = tuple(described)
+    on_kubernetes = sorted(one.name for one in described if one.extra == _KUBERNETES)
+    if name.casefold() in _KUBERNETES_WORDS and on_kubernetes:
+        return f"there is no platform '{name}'; platforms on Kubernetes: {', '.join(on_kubernetes)}"
     old = {old.lower(): old for one in described for old in one.old_names}
     near = difflib.get_close_matches(name.lower(), [*known, *old], n=1)
     guess = f"did you mean {old.get(near[0], near[0])}? " if near else ""

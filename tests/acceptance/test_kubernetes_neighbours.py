@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -146,6 +147,47 @@ def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster
         assert "There is nothing to clean" in _clean(daemons["new"], stays.config, "--yes").stdout
         stays.finish()
         stays.remove()
+
+
+def test_platform_clean_starts_a_daemon_for_all_its_requests(cluster: FakeCluster, tmp_path: Path) -> None:
+    """Nothing is open in its data directory, so it ends by itself; the command makes several requests."""
+    shared = cluster.share(tmp_path / "shared")
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        folder = tmp_path / "code-left"
+        left = Neighbour(daemon, cluster.kubeconfig, folder, shared / "go", channel="exec", first=100)
+        left.until_running()
+        daemon.kill()
+        shutil.rmtree(daemon.data)
+        done = _clean(daemon, left.config, "--yes")
+        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJob, " in done.stdout, done
+        assert cluster.left(left.id) == []
+
+
+def test_objects_of_a_stop_in_an_outage_are_removed_later(cluster: FakeCluster, tmp_path: Path) -> None:
+    shared = cluster.share(tmp_path / "shared")
+    with running_daemon(tmp_path, *LISTENING) as daemon:
+        one = Neighbour(daemon, cluster.kubeconfig, tmp_path / "code", shared / "go", channel="exec", first=100)
+        one.until_running()
+        one.finish()
+        cluster.until(lambda: not cluster.objects(TFJOBS, of(one.id)))
+        cluster.control("outage", seconds=8.0)
+        cluster.until(lambda: not _is_listening(cluster))
+        daemon.call("POST", f"/experiments/{one.id}/stop")
+        daemon.wait(one.id, "STOPPED")
+        assert daemon.status(one.id)["warnings"] == [], "no job may still run"
+        daemon.kill()
+        daemon.start(*LISTENING)
+        cluster.until(lambda: _is_listening(cluster))
+        cluster.until(lambda: not cluster.objects(CONFIG_MAPS, of(one.id)))
+        assert cluster.left(one.id) == []
+
+
+def _is_listening(cluster: FakeCluster) -> bool:
+    try:
+        cluster.control("met")
+    except httpx.TransportError:
+        return False
+    return True
 
 
 def _clean(daemon: Daemon, config: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -68,6 +68,16 @@ def test_first_pod_that_failed_by_itself_explains_the_job() -> None:
     assert memory(JobState.FAILED, later, pod("p-0", "Failed", ended(5, message="boom"))).stderr_tail == "boom"
 
 
+@pytest.mark.parametrize(
+    ("knows", "keeps", "state"),
+    [(True, True, JobState.PREEMPTED), (False, True, JobState.FAILED), (True, False, JobState.FAILED)],
+)
+def test_failed_job_without_its_pod_is_preempted(knows: bool, keeps: bool, state: JobState) -> None:
+    """Operators that remove failed pods, and pods that cannot be listed, prove nothing."""
+    report = memory(JobState.FAILED, has_all_pods=True, knows_all_pods=knows, keeps_failed_pods=keeps)
+    assert (report.state, report.exit_code) == (state, None)
+
+
 LATER = 1000.0
 
 
@@ -141,3 +151,19 @@ def test_events_say_why_a_job_waits(reason: str, message: str, code: WaitCode) -
     event = {"metadata": {"name": "e"}, "reason": reason, "message": message, "involvedObject": {"name": "p"}}
     found = evidence.wait([], [event])
     assert found is not None and found.code is code and message in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "is_denied"),
+    [
+        ("FailedCreatePod", 'Error creating: admission webhook "p" denied the request: no', True),
+        ("FailedCreatePod", 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted"', True),
+        ("FailedCreatePod", 'Error creating: pods "x" is forbidden: exceeded quota: team', False),
+        ("FailedCreatePod", 'Error creating: pods "x" is forbidden: namespace n is being terminated', False),
+        ("FailedMount", "access is forbidden", False),
+    ],
+)
+def test_refused_pods_are_told_from_passing_trouble(reason: str, message: str, is_denied: bool) -> None:
+    event = {"metadata": {"name": "e"}, "reason": reason, "message": message, "involvedObject": {"name": "p"}}
+    assert (evidence.denial([], [event]) is not None) is is_denied
+    assert evidence.denial([pod()], [event]) is None

@@ -22,6 +22,7 @@ class Renewed(Cluster):
 
     def __init__(self) -> None:
         self.token = "first"
+        self.refusal = None
 
     async def client(self) -> Any:
         return self.token

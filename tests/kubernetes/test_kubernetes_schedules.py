@@ -17,7 +17,9 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.domain.experiment import HoldCode, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.domain.service import ServiceStatus
 from nni_manager.kubernetes.api import cluster
+from nni_manager.kubernetes.api.client import Refusal
 from nni_manager.kubernetes.jobs import draft
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, NoRoom
@@ -62,7 +64,7 @@ class Stage:
         self.held: list[float] = []
         self._is_repeat = False
         self._inbox = Inbox()
-        connections = Connections()
+        self.connections = connections = Connections()
 
         def make(wake: Any) -> KubeflowPlatform:
             nothing: Any = None
@@ -225,5 +227,23 @@ async def test_a_refusal_of_a_minute_is_a_hold_that_ends_by_itself(
         await asyncio.sleep(600)
         tried = [at_s for at_s, one in stage.server.calls if at_s > 200 and one == "POST tfjobs"]
         assert len(tried) <= 11, "one a minute"
+        await stage.until(PATIENCE_S)
+        assert stage.hold is None and stage.report is not None and stage.report.exit_code == 7
+
+
+async def test_refused_token_holds_the_service_while_watches_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server does with a revoked token: one call of the exec channel is all that shows it."""
+    faults = [Fault(call, 401, 50.0, 400.0) for call in ("GET pods", "POST selfsubjectaccessreviews")]
+    async with at_work(tmp_path, monkeypatch, faults) as stage:
+        await asyncio.sleep(60)
+        [shared] = stage.connections.in_use(cluster.Cluster)
+        with pytest.raises(Refusal):
+            await shared.renewing(lambda client: client.call("GET", "/api/v1/namespaces/default/pods/x"))
+        await asyncio.sleep(5)
+        assert stage.service.live.status is ServiceStatus.AWAY
+        await asyncio.sleep(115)
+        assert stage.hold is HoldCode.BAD_CREDENTIALS
         await stage.until(PATIENCE_S)
         assert stage.hold is None and stage.report is not None and stage.report.exit_code == 7

@@ -104,6 +104,13 @@ def test_unknown_name_lists_the_known_ones_and_the_nearest(plug_in: PlugIn) -> N
         registry.find("Hives")
 
 
+@pytest.mark.parametrize("name", ["K8s", "kueue", "trainer", "katib"])
+def test_words_for_kubernetes_list_its_platforms(name: str) -> None:
+    words = rf"there is no platform '{name}'; platforms on Kubernetes: adl, frameworkcontroller, kube"
+    with pytest.raises(InvalidInput, match=words):
+        registry.find(name)
+
+
 def test_platform_without_adapter_is_known_and_refused(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE.replace('adapter="{name}_plug_in:Adapter", ', ""))
     found = registry.find("hive")

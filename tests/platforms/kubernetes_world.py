@@ -4,6 +4,7 @@ that this machine mounts, too."""
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -231,6 +232,14 @@ class KubernetesWorld(World):
         }
         self.server.cluster.verbs.create(kind, "default", body)
 
+    def change(self, handle: JobHandle, change: Callable[[dict[str, Any]], None]) -> None:
+        """Changes the object of a job, as others may."""
+        name = self.object_name(handle)
+        [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
+        changed = copy.deepcopy(job)
+        change(changed)
+        self.server.cluster.store.put(self.operated.resource, ("default", name), changed)
+
     async def ended_there(self, handle: JobHandle) -> None:
         """Returns once the job's object says that it has ended."""
         name = self.object_name(handle)
@@ -242,6 +251,10 @@ class KubernetesWorld(World):
             return told.get("phase") == "Failed" or told.get("state") == "Completed" or "Failed" in conditions
 
         await self._until(is_over)
+
+    async def gone_there(self, handle: JobHandle) -> None:
+        """Returns once the job has no pods."""
+        await self._until(lambda: not self.pods(handle))
 
     async def plant(self, spec: JobSpec) -> None:
         name = self._name_of(spec)

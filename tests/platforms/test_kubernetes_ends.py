@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nni_manager.domain.job import JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
-from nni_manager.domain.service import WaitCode
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.jobs import job_memory
+from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
@@ -55,6 +57,21 @@ async def test_pod_evicted_while_disconnected_is_preempted(tmp_path: Path, kind:
         await world.restart()
         async with world.make() as platform:
             await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+async def test_pod_drained_while_disconnected_is_preempted(tmp_path: Path, kind: str) -> None:
+    """A drain deletes the pod, so that nothing shows an exit code."""
+    async with WORLDS[kind](tmp_path) as world:
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+        world.control.delete("pods", "default", world.pods(handle)[0]["metadata"]["name"])
+        await world.ended_there(handle)
+        await world.gone_there(handle)
+        await world.restart()
+        async with world.make() as platform:
+            report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.exit_code is None
 
 
 NO_ROOM = "Node didn't have enough resource: cpu, requested: 4000, used: 61000, capacity: 64000"
@@ -122,13 +139,51 @@ async def test_operator_warning_does_not_hide_a_quota(tmp_path: Path, kind: str,
         world.server.cluster.settings.operator_version = release
         world.use_up_quota()
         handle = await accepted(world, platform, "a")
-        async with asyncio.timeout(world.patience_s):
-            while True:
-                world.recorder.news.clear()
-                wait = (await platform.observe([handle]))[handle].wait
-                if wait is not None and wait.code is WaitCode.QUOTA:
-                    break
-                await world.recorder.news.wait()
+        await waiting(world, platform, handle, lambda wait: wait.code is WaitCode.QUOTA)
+
+
+async def waiting(
+    world: KubernetesWorld, platform: Platform[Any], handle: JobHandle, holds: Callable[[Wait], bool]
+) -> Wait:
+    """The wait reason of a job, once the condition holds for it."""
+    async with asyncio.timeout(world.patience_s):
+        while True:
+            world.recorder.news.clear()
+            wait = (await platform.observe([handle]))[handle].wait
+            if wait is not None and holds(wait):
+                return wait
+            await world.recorder.news.wait()
+
+
+@every_kind
+async def test_job_ignored_by_its_operator_says_so(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_memory, "_UNMADE_S", 0.1)
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.pause(CONTROLLERS[kind])
+        handle = await accepted(world, platform, "a")
+        wait = await waiting(world, platform, handle, lambda wait: "has no pod yet" in wait.sentence)
+        assert wait.code is WaitCode.SUBMITTED and wait.sentence.startswith(f"{CONTROLLERS[kind]} nni")
+        assert "its operator has not acted on it" in wait.sentence
+
+
+async def test_quota_without_an_event_is_stated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_memory, "_UNMADE_S", 0.1)
+    async with WORLDS["frameworks"](tmp_path) as world, world.make() as platform:
+        world.use_up_quota()
+        handle = await accepted(world, platform, "a")
+        wait = await waiting(world, platform, handle, lambda wait: wait.code is WaitCode.QUOTA)
+        assert "exceeded quota: team" in wait.sentence
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+async def test_suspended_job_states_that_it_waits(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.pause(CONTROLLERS[kind])
+        handle = await accepted(world, platform, "a")
+        world.change(handle, lambda job: job["spec"]["runPolicy"].update(suspend=True))
+        world.control.resume(CONTROLLERS[kind])
+        wait = await waiting(world, platform, handle, lambda wait: "is suspended" in wait.sentence)
+        assert wait.code is WaitCode.SUBMITTED
 
 
 async def test_pod_creation_failure_is_not_a_user_failure(tmp_path: Path) -> None:
@@ -138,3 +193,29 @@ async def test_pod_creation_failure_is_not_a_user_failure(tmp_path: Path) -> Non
         report = await seen(world, platform, handle, JobState.FAILED)
         assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "PodCreationError")
         assert "exceeded quota: team" in report.message and "HTTP" not in report.message
+
+
+@every_kind
+async def test_cancelled_job_with_a_finalizer_ends(tmp_path: Path, kind: str) -> None:
+    """A finalizer of others keeps the deleted object, and its operator leaves the pods alone."""
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.change(handle, lambda job: job["metadata"].update(finalizers=["example.com/audit"]))
+        await platform.cancel([handle], 5.0)
+        await seen(world, platform, handle, JobState.CANCELLED)
+        await world.gone_there(handle)
+
+
+@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+async def test_pods_denied_by_a_policy_reject_the_job(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator repeats the call for good."""
+    monkeypatch.setattr(job_memory, "_DENIED_S", 0.5)
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        world.control.deny("pods", "policy.example.com", "no latest tags")
+        handle = await accepted(world, platform, "a")
+        await waiting(world, platform, handle, lambda wait: "no latest tags" in wait.sentence)
+        report = await seen(world, platform, handle, JobState.FAILED)
+        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "FailedCreatePod")
+        assert 'webhook "policy.example.com" denied the request: no latest tags' in report.message

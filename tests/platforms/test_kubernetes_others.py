@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobState
 from nni_manager.kubernetes.api.client import Refusal
 from nni_manager.kubernetes.jobs import cluster_objects, job_memory, submission
@@ -19,6 +19,7 @@ from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.kubeconfig import Credentials
+from tests.fakes.kubernetes.testing import until
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
 from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
 from tests.platforms.kubernetes_world import KubernetesWorld
@@ -230,3 +231,26 @@ async def test_a_server_of_another_authority_is_wrong_and_not_away(tmp_path: Pat
         found = await world.make(kubeconfig=str(tmp_path / "wrong")).preflight()
         [finding] = [one for one in found if one.severity is not Severity.FINE]
         assert finding.severity is Severity.WRONG and "certificate-authority" in finding.sentence
+
+
+def test_missing_right_mentions_a_deleted_namespace() -> None:
+    """A namespace's role bindings are deleted with it, so its own account learns nothing else."""
+    refusal = Refusal(status=403, reason="Forbidden", message='tfjobs is forbidden: User "u" cannot create')
+    found = submission.error(refusal, "create tfjobs", "gone")
+    assert isinstance(found, BadCredentials) and "namespace was deleted" in str(found)
+
+
+async def test_deleted_namespace_is_mentioned_while_observing(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world, world.make() as platform:
+        handle = await accepted(world, platform, "a")
+        world.control.fault(method="GET", path="/tfjobs", times=-1, status=403, reason="Forbidden", message="no")
+        world.control.break_watches()
+
+        async def refusal() -> str | None:
+            try:
+                await platform.observe([handle])
+            except BadCredentials as error:
+                return str(error)
+            return None
+
+        assert "namespace was deleted" in await until(refusal)

@@ -56,7 +56,7 @@ def _end_noted(connect: Connect, chosen: list[str]) -> bool:
     """
     cleaned = connect().clean(chosen)
     for one in cleaned:
-        what = "jobs" if one["jobs"] is None else "1 job" if one["jobs"] == 1 else f"{one['jobs']} jobs"
+        what = {None: "jobs", 0: "objects or files", 1: "1 job"}.get(one["jobs"], f"{one['jobs']} jobs")
         place = f"of experiment {one['experiment']} on {one['service']}"
         echo(f"{what} {place}: {one['trouble'] or 'ended'}.")
     if any(one["trouble"] for one in cleaned):

@@ -5,8 +5,10 @@ Parsing each watched object into models would cost more than all other processin
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import functools
+import hashlib
 import json
 import ssl
 import tempfile
@@ -26,7 +28,7 @@ from nni_manager.kubernetes.api.access import Access, load
 from nni_manager.platform_kit.secret_texts import SecretTexts
 
 if TYPE_CHECKING:
-    from kubernetes_asyncio.client import ApiClient
+    from kubernetes_asyncio.client import ApiClient, Configuration
 
 Object = dict[str, Any]
 Query = Sequence[tuple[str, str]]
@@ -38,6 +40,10 @@ _CONNECT_S = 5.0
 _ANSWER_S = 20.0
 #: Read buffer in bytes; a watched object may exceed a megabyte.
 _BUFFER = 2**21
+
+
+#: The next step after a 403. Rights in a namespace are deleted with it.
+NO_RIGHT = "ask an administrator for the right, or check whether the namespace was deleted"
 
 
 class WrongAuthority(PlatformUnavailable):
@@ -65,8 +71,12 @@ class Refusal(Exception):
 class Client:
     """A client of a cluster's API, created by `connect` and closed by `close`."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: ApiClient, fingerprint: str = "") -> None:
         self._api = api
+        #: A hash of address and credentials: the same for clients that are interchangeable.
+        self.fingerprint = fingerprint
+        #: Answers that are still being received, such as watches.
+        self._open: set[aiohttp.ClientResponse] = set()
         #: The token or login of the last call.
         self._shown: tuple[str, ...] = ()
 
@@ -75,6 +85,9 @@ class Client:
         return str(self._api.configuration.host)
 
     async def close(self) -> None:
+        """Closes the connections. Calls in progress raise PlatformUnavailable."""
+        for answer in self._open:  # a closed connection alone does not wake their readers
+            answer.content.set_exception(aiohttp.ServerDisconnectedError("the client was closed"))
         await self._api.close()
 
     async def call(
@@ -115,7 +128,11 @@ class Client:
     async def lines(self, path: str, query: Query, limit_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of a streamed answer, for at most `limit_s`. Raises as `call`."""
         async with self._answer("GET", path, query, None, JSON, limit_s) as answer:
-            yield _lines(answer.content)
+            self._open.add(answer)
+            try:
+                yield _lines(answer.content)
+            finally:
+                self._open.discard(answer)
 
     @asynccontextmanager
     async def websocket(self, path: str, query: Query, protocols: Sequence[str]) -> AsyncIterator[Any]:
@@ -182,10 +199,20 @@ async def connect(access: Access) -> Client:
 
     with tempfile.TemporaryDirectory(prefix="nni-manager-kube-") as folder:
         settings = await load(access, Path(folder))
+        fingerprint = await asyncio.to_thread(_fingerprint, settings)
         settings.connection_pool_maxsize = 0  # unlimited: one connection for each of hundreds of pods
         api = ApiClient(settings)
     _ignore_environment(api.rest_client, str(settings.host))
-    return Client(api)
+    return Client(api, fingerprint)
+
+
+def _fingerprint(settings: Configuration) -> str:
+    """A hash of address and credentials. Blocks on the files of certificates."""
+    files = [settings.ssl_ca_cert, settings.cert_file, settings.key_file]
+    contents = [hashlib.sha256(Path(path).read_bytes()).hexdigest() if path else "" for path in files]
+    address = [settings.host, settings.proxy, settings.verify_ssl, settings.tls_server_name]
+    login = [sorted(settings.api_key.items()), settings.username, settings.password]
+    return hashlib.sha256(repr([address, login, contents]).encode()).hexdigest()
 
 
 def _ignore_environment(rest: Any, host: str) -> None:

@@ -39,6 +39,8 @@ class Cluster(Connection):
         self._retired: Client | None = None
         self._connecting = asyncio.Lock()
         self._informers: dict[Resource, Informer] = {}
+        #: The server refused a call, also with credentials that were just read; open watches do not show that.
+        self.refusal: BadCredentials | None = None
         #: Held during a submission: calls that end jobs must not wait behind calls that start them.
         self.submitting = asyncio.Semaphore(_SUBMISSIONS)
 
@@ -68,7 +70,7 @@ class Cluster(Connection):
         try:
             await client.call("POST", _RIGHTS, body=review(access.namespace, "list", "", "pods"))
         except Refusal as refusal:
-            raise _refused(client.host, refusal) from None
+            raise _error(client.host, refusal) from None
         except PlatformUnavailable as error:
             self.note_down(str(error))
             raise
@@ -77,13 +79,17 @@ class Cluster(Connection):
     async def use(self, credential: str) -> None:
         self._access = Access.from_text(credential)
         await self._connect()
+        self._note_refusal(None)
         for informer in self._informers.values():
             informer.try_again()
 
     async def _connect(self) -> None:
-        """Replaces the client. Calls of the previous client continue; the one before that is closed."""
+        """Replaces the client if the credentials have changed. Calls of the previous client continue; the one before
+        that is closed."""
         assert self._access is not None, "set by `use`"
         made = await connect(self._access)
+        if self._client is not None and self._client.fingerprint == made.fingerprint:
+            return await made.close()
         retired, self._retired, self._client = self._retired, self._client, made
         if retired is not None:
             await retired.close()
@@ -108,18 +114,36 @@ class Cluster(Connection):
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
-            raise _refused((await self.client()).host, refusal) from None
+            raise _error((await self.client()).host, refusal) from None
 
     async def renewing(self, ask: Callable[[Client], Awaitable[T]]) -> T:
         """The answer of `ask`, which is repeated if the credential had expired. Raises as `ask`."""
         client = await self.client()
         try:
-            return await ask(client)
+            answer = await ask(client)
         except Refusal as refusal:
             if refusal.status != 401:
                 raise
-        await self.renew(client)
-        return await ask(await self.client())
+            answer = await self._ask_renewed(client, ask)
+        self._note_refusal(None)
+        return answer
+
+    async def _ask_renewed(self, used: Client, ask: Callable[[Client], Awaitable[T]]) -> T:
+        try:
+            await self.renew(used)
+            return await ask(await self.client())
+        except BadCredentials as error:
+            self._note_refusal(error)
+            raise
+        except Refusal as refusal:
+            if refusal.status == 401:
+                self._note_refusal(_refused(used.host, refusal))
+            raise
+
+    def _note_refusal(self, refusal: BadCredentials | None) -> None:
+        if (refusal is None) != (self.refusal is None):
+            self.refusal = refusal
+            self._note_health()
 
     async def renew(self, used: Client) -> None:
         """Reads credentials again after the server refused those of this client. Raises BadCredentials."""
@@ -149,16 +173,20 @@ class Cluster(Connection):
         items: list[Object] = answer.get("items") or []
         return items
 
-    async def delete(self, resource: Resource, name: str, *, uid: str = "") -> None:
-        """Deletes an object and its dependents. Ignores a missing one, and a different one of that name."""
+    async def delete(self, resource: Resource, name: str, *, uid: str = "") -> Object:
+        """Deletes an object and its dependents. Ignores a missing one, and a different one of that name.
+
+        Returns the server's answer: the object if a finalizer keeps it; empty without an answer.
+        """
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             body["preconditions"] = {"uid": uid}
         try:
-            await self.call("DELETE", resource.path(self.namespace, name), body=body)
+            return await self.call("DELETE", resource.path(self.namespace, name), body=body)
         except Refusal as refusal:
             if refusal.status not in (404, 409):
                 raise
+        return {}
 
     async def may(self, verb: str, resource: Resource, subresource: str = "") -> bool:
         """Whether the server says that we have a right. Raises Refusal and PlatformUnavailable."""
@@ -209,8 +237,11 @@ class Cluster(Connection):
         return informer
 
     def _on_trouble(self, informer: Informer) -> None:
+        self._note_health()
+
+    def _note_health(self) -> None:
         asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
-        troubles = [one.trouble for one in asked if one.trouble is not None]
+        troubles = [one for one in (self.refusal, *(informer.trouble for informer in asked)) if one is not None]
         if troubles:
             self.note_down(str(troubles[0]))
         else:
@@ -229,12 +260,16 @@ def review(namespace: str, verb: str, group: str, plural: str, subresource: str 
     }
 
 
-def _refused(host: str, refusal: Refusal) -> Exception:
+def _refused(host: str, refusal: Refusal) -> BadCredentials:
+    return BadCredentials(
+        f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in again, or "
+        "set another kubeconfig or context"
+    )
+
+
+def _error(host: str, refusal: Refusal) -> Exception:
     if refusal.status in (401, 403):
-        return BadCredentials(
-            f"{host} refuses the credentials of the kubeconfig ({refusal.status} {refusal.reason}); log in again, or "
-            "set another kubeconfig or context"
-        )
+        return _refused(host, refusal)
     return PlatformUnavailable(f"{host}: {refusal}", refused=True)
 
 
@@ -253,6 +288,8 @@ class Kind:
     version: str = ""
     #: Patch that ends an object; None: it is deleted.
     stop: Object | None = None
+    #: A failed job keeps its failed pods, so a failed job without them lost a pod to the cluster.
+    keeps_failed_pods: bool = False
     #: The operator that serves the kind, and where to get it.
     operator: str
 
@@ -274,14 +311,15 @@ class Kind:
     def missing(self) -> str:
         return f"the cluster has no kind {self.kind} ({self.plural}.{self.group}); install {self.operator}"
 
-    async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> None:
-        """Ends a job; ignores a missing one. Raises Refusal."""
+    async def end(self, cluster: Cluster, resource: Resource, name: str, uid: str) -> Object:
+        """Ends a job; ignores a missing one. Returns the server's answer, as `Cluster.delete`. Raises Refusal."""
         if self.stop is None:
             return await cluster.delete(resource, name, uid=uid)
         try:
-            await cluster.call(
+            return await cluster.call(
                 "PATCH", resource.path(cluster.namespace, name), body=self.stop, content_type=MERGE_PATCH
             )
         except Refusal as refusal:
             if refusal.status not in (404, 409):
                 raise
+        return {}

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUnavailable
-from nni_manager.kubernetes.api.client import Client, Object, Query, Refusal, parsed
+from nni_manager.kubernetes.api.client import NO_RIGHT, Client, Object, Query, Refusal, parsed
 from nni_manager.kubernetes.api.names import Resource
 from nni_manager.platform_kit.tasks import ended, happened
 from trial_runner.wire.backoff import Backoff
@@ -172,7 +172,8 @@ class Informer:
             self._version = ""  # the server no longer has the watch's position: list everything
             return await asyncio.sleep(self._expired.next_wait())
         kind = BadCredentials if refusal.status in (401, 403) else PlatformUnavailable
-        await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}"))
+        fix = f"; {NO_RIGHT}" if refusal.status == 403 else ""
+        await self._on_failure(kind(f"{self.resource.plural} cannot be listed: {refusal}{fix}"))
 
     def _poll(self) -> None:
         """Notes that watching is denied, but listing is not."""
@@ -240,9 +241,9 @@ class Informer:
         self._put(found)
         return True
 
-    async def ask(self, query: tuple[str, str]) -> None:
-        """Adds the results of a query to the cache, as the watch may lag. Returns when done, or when denied for a
-        minute."""
+    async def ask(self, query: tuple[str, str]) -> bool:
+        """Adds the results of a query to the cache, as the watch may lag. Returns True when done, False when denied
+        for a minute."""
         begun_s = asyncio.get_running_loop().time()
         backoff = Backoff(_WAITS_S)
         while True:
@@ -251,12 +252,13 @@ class Informer:
             except (PlatformError, Refusal) as error:
                 lasted_s = asyncio.get_running_loop().time() - begun_s
                 if isinstance(error, Refusal) and error.status in (403, 404) and lasted_s >= _REFUSED_S:
-                    return log.warning("%s cannot be listed: %s", self.resource.plural, error)
+                    log.warning("%s cannot be listed: %s", self.resource.plural, error)
+                    return False
                 await asyncio.sleep(backoff.next_wait())
             else:
                 for one in answer.get("items") or ():
                     self._put(one)
-                return None
+                return True
 
     # Watching
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nni_manager.domain.job import JobSpec
+from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api import names
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
@@ -88,6 +89,20 @@ async def findings(
             sentence = f"the namespace enforces the standard {standard} and would reject the pods: "
             found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence + "; ".join(against), _SECURITY_FIX))
     return found
+
+
+async def lacking_quota(cluster: Cluster, job: Object) -> Wait | None:
+    """The wait reason of a job if a quota has no room for its pods now; None: it has, or pods may not be created.
+
+    Raises PlatformError.
+    """
+    for pod in _pods(job.get("spec")):
+        try:
+            await cluster.create(PODS, pod, _QUERY)
+        except Refusal as refusal:
+            if (found := submission.quota(refusal)) is not None:
+                return found
+    return None
 
 
 async def _standard(cluster: Cluster) -> str:

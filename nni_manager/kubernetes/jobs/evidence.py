@@ -59,6 +59,14 @@ _SAYS_NOTHING = frozenset({"SetPodTemplateRestartPolicy", "SettedPodTemplateRest
 #: Reasons of a container's end with a special meaning here.
 CAUSES = {"OOMKilled": Reason.OUT_OF_MEMORY}
 _MOST_TAIL = 2048
+#: Reasons of events about pods that an operator could not create, and the server's words for a lasting refusal.
+_NOT_CREATED = ("FailedCreatePod", "FailedCreate")
+_DENIED = re.compile(r"denied (the )?request|\[denied by|is forbidden|is invalid", re.IGNORECASE)
+#: Refusals that pass: quotas, a namespace that ends, a server that has just started.
+_PASSING = re.compile(
+    r"exceeded quota|status unknown for quota|being terminated|not yet ready to handle request|caches not synchronized",
+    re.IGNORECASE,
+)
 #: Events that explain missing or unstarted pods.
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 
@@ -219,6 +227,23 @@ def _from_events(events: Iterable[Object]) -> Wait | None:
     about = newest.get("involvedObject") or {}
     sentence = f"{about.get('kind', 'object')} {about.get('name', '')}: {reason}: {message}".strip()
     return Wait(code=code, sentence=sentence, details={"reason": reason})
+
+
+def denial(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
+    """The refusal of a job's pods by a policy, a webhook or a missing right; None: pods exist, or may exist soon."""
+    found = None if pods else _from_events(events)
+    is_denied = found is not None and found.details["reason"] in _NOT_CREATED and _DENIED.search(found.sentence)
+    return found if is_denied and found is not None and not _PASSING.search(found.sentence) else None
+
+
+def without_pods(job: Object) -> Wait:
+    """The wait reason of a job that has had no pods for a while, from its object alone."""
+    what = f"{job.get('kind')} {(job.get('metadata') or {}).get('name')}"
+    if not job.get("status"):
+        sentence = f"{what} has no pod yet: its operator has not acted on it; check that the operator runs"
+    else:
+        sentence = f"{what} has no pod yet: its operator has created none; see the operator's log and the quotas"
+    return Wait(code=WaitCode.SUBMITTED, sentence=sentence, details={"reason": "NoPods"})
 
 
 def _time(event: Object) -> str:

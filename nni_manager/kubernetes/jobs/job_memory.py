@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
 from nni_manager.kubernetes.jobs import evidence
@@ -19,6 +21,10 @@ from nni_manager.kubernetes.jobs import evidence
 STUCK_S = 600.0
 #: Seconds in which a pod with a node normally starts.
 _SLOW_S = 20.0
+#: Seconds of refused pods after which a job counts as rejected.
+_DENIED_S = 60.0
+#: Seconds after which a job without pods states a reason.
+_UNMADE_S = 30.0
 #: Seconds for an operator to notice a removed pod, and to report it or start another. Less than `metricGrace`,
 #: after which the report of the runner counts, which only received a signal.
 _NOTICED_S = 3.0
@@ -40,6 +46,8 @@ class JobMemory:
     container: str
     #: Its operator restarts it without limit.
     is_restarted: bool = False
+    #: See `Kind`.
+    keeps_failed_pods: bool = False
     object: Object | None = None
     #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
@@ -49,6 +57,8 @@ class JobMemory:
     events: dict[str, Object] = field(default_factory=dict)
     #: Time since which it no longer exists, by the loop's clock.
     removed_s: float | None = None
+    #: Time since which a finalizer keeps its deleted object, by the loop's clock.
+    _kept_s: float | None = None
     #: Its deletion was watched; otherwise a list lacked it.
     was_deleted: bool = False
     #: The manager requested its end.
@@ -61,10 +71,18 @@ class JobMemory:
     lacks_pods: bool = False
     #: Its pods were queried since; further evidence will not come.
     has_all_pods: bool = False
+    #: The server answered that query.
+    knows_all_pods: bool = False
     #: Time since which a pod with a node has not started, by the loop's clock.
     _making_s: float | None = None
     #: That has taken so long that mounts may be missing.
     is_slow_to_start: bool = False
+    #: Time since which it waits for pods, by the loop's clock.
+    _podless_s: float | None = None
+    #: Time since which the cluster refuses its pods, by the loop's clock.
+    _denied_s: float | None = None
+    #: That has taken long, and nothing explains it: a quota may be used up.
+    lacks_reason: bool = False
     _stuck_s: float | None = None
     #: Time since which the reporting pod is known to be removed, by the loop's clock.
     _taken_s: float | None = None
@@ -93,17 +111,24 @@ class JobMemory:
         found = read(self.object)
         if found.state.is_final:
             return self._ended(found), None
-        if self.removed_s is not None:
-            return self._removed(found, self.removed_s, now_s)
+        if (removed_s := self._gone_since(now_s)) is not None:
+            return self._removed(found, removed_s, now_s)
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
         if found.state is JobState.PENDING and self.has_run:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
-        self.is_slow_to_start = False
+        self.is_slow_to_start = self.lacks_reason = False
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
+
+    def _gone_since(self, now_s: float) -> float | None:
+        """Time since which its object is gone, or was deleted here and is kept by a finalizer; None: neither."""
+        if self.removed_s is None and self.is_cancelled and self._kept_s is None:
+            is_ending = (self.object or {}).get("metadata", {}).get("deletionTimestamp")
+            self._kept_s = now_s if is_ending else None
+        return self._kept_s if self.removed_s is None else self.removed_s
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
@@ -146,6 +171,11 @@ class JobMemory:
         self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         if self.lacks_pods:
             return Observation(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
+        if end is None and self.knows_all_pods and self.keeps_failed_pods and found.cause is None:
+            message = "; ".join(
+                filter(None, (found.message.rstrip("."), "its failed pod was removed from the cluster"))
+            )
+            return dataclasses.replace(found, state=JobState.PREEMPTED, message=message, place=where)
         if end is None:
             return dataclasses.replace(
                 found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where
@@ -195,7 +225,7 @@ class JobMemory:
         stuck = evidence.stuck(pods)
         if stuck is None:
             self._stuck_s = None
-            return dataclasses.replace(found, wait=evidence.wait(pods, self.events.values()) or found.wait), None
+            return self._waiting(found, pods, now_s)
         self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
         left_s = self._stuck_s + STUCK_S - now_s
         if stuck.is_hopeless or left_s <= 0:
@@ -203,6 +233,38 @@ class JobMemory:
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
         return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
+
+    def _waiting(self, found: Observation, pods: list[Object], now_s: float) -> tuple[Observation, float | None]:
+        """The report on a job whose pods wait or do not exist yet, and seconds until the next evaluation."""
+        wait = evidence.wait(pods, self.events.values()) or found.wait
+        if (denial := evidence.denial(pods, self.events.values())) is not None:
+            return self._denied(found, denial, now_s)
+        self._denied_s = None
+        if wait is not None or pods:
+            self._podless_s = None
+            return dataclasses.replace(found, wait=wait), None
+        self._podless_s = now_s if self._podless_s is None else self._podless_s
+        left_s = self._podless_s + _UNMADE_S - now_s
+        if left_s > 0:
+            return found, left_s
+        self.lacks_reason = True
+        return dataclasses.replace(found, wait=evidence.without_pods(self.object or {})), _UNMADE_S
+
+    def _denied(self, found: Observation, denial: Wait, now_s: float) -> tuple[Observation, float | None]:
+        """The report on a job whose pods are refused, and seconds until the next evaluation: its operator tries for
+        good, but each job of the service would wait in the same way."""
+        self._denied_s = now_s if self._denied_s is None else self._denied_s
+        left_s = self._denied_s + _DENIED_S - now_s
+        if left_s > 0:
+            return dataclasses.replace(found, wait=denial), left_s
+        return dataclasses.replace(
+            found,
+            state=JobState.FAILED,
+            cause=Reason.SUBMIT_REJECTED,
+            native_reason=str(denial.details["reason"]),
+            message=denial.sentence,
+            wait=None,
+        ), None
 
 
 def _reporter(pods: Iterable[Object]) -> Object | None:

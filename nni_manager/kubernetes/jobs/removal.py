@@ -6,17 +6,20 @@ Each job takes a call or two, and an experiment may have hundreds at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from nni_manager.domain.clock import milliseconds
 from nni_manager.kubernetes.api import names
-from nni_manager.kubernetes.api.client import Object
+from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platform_kit.contract import LeftObject
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -29,15 +32,38 @@ async def end(cluster: Cluster, kind: Kind, resource: Resource, memories: Iterab
 
     async def end_one(memory: JobMemory) -> None:
         if memory.final is None and memory.object is not None and memory.removed_s is None:
-            await kind.end(cluster, resource, memory.name, memory.uid)
+            answer = await kind.end(cluster, resource, memory.name, memory.uid)
             memory.is_cancelled = True
+            await _end_pods_of_kept(cluster, answer)
 
     await _each(memories, end_one)
 
 
+async def _end_pods_of_kept(cluster: Cluster, job: Object) -> None:
+    """Ends the pods of a deleted job that a finalizer keeps: its operator ignores it, and they would run on.
+
+    `job`: the answer to the deletion. Raises Refusal.
+    """
+    meta = job.get("metadata") or {}
+    if not (meta.get("deletionTimestamp") and meta.get("finalizers")):
+        return
+    name = meta["name"]
+    try:
+        for pod in await cluster.list(PODS, names.selector({names.JOB: name})):
+            await cluster.delete(PODS, pod["metadata"]["name"], uid=pod["metadata"].get("uid", ""))
+    except Refusal as refusal:
+        if refusal.status != 403:
+            raise
+        log.warning("job %s: a finalizer keeps its object, and its pods may not be deleted: %s", name, refusal)
+
+
 async def remove(cluster: Cluster, resource: Resource, memories: Iterable[JobMemory]) -> None:
     """Removes jobs and the objects that they own. Ignores missing ones. Raises Refusal."""
-    await _each(memories, lambda memory: cluster.delete(resource, memory.name, uid=memory.uid))
+
+    async def remove_one(memory: JobMemory) -> None:
+        await _end_pods_of_kept(cluster, await cluster.delete(resource, memory.name, uid=memory.uid))
+
+    await _each(memories, remove_one)
 
 
 async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], job_names: frozenset[str] | None) -> None:
@@ -47,7 +73,7 @@ async def clean(cluster: Cluster, resource: Resource, labels: dict[str, str], jo
         meta = found["metadata"]
         name = (meta.get("annotations") or {}).get(names.DOCUMENTED_NAME)
         if job_names is None or name in job_names:
-            await cluster.delete(resource, meta["name"], uid=meta.get("uid", ""))
+            await _end_pods_of_kept(cluster, await cluster.delete(resource, meta["name"], uid=meta.get("uid", "")))
 
     await _each(await cluster.list(resource, names.selector(labels)), clean_one)
 

@@ -12,7 +12,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformError, PlatformUna
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api import names
-from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.client import NO_RIGHT, Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.names import Resource
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
@@ -109,9 +109,7 @@ def error(refusal: Refusal, doing: str, namespace: str) -> PlatformError:
     if refusal.status == 401:
         return BadCredentials(f"the cluster refuses the credentials ({refusal}); log in again")
     if refusal.status == 403 and not _ENDING.search(refusal.message):
-        return BadCredentials(
-            f"the account may not {doing} in namespace {namespace} ({refusal.message}); ask an administrator for it"
-        )
+        return BadCredentials(f"the account may not {doing} in namespace {namespace} ({refusal.message}); {NO_RIGHT}")
     if refusal.status == 404:
         return PlatformUnavailable(
             f"cannot {doing} in namespace {namespace} ({refusal.message}): the namespace or the kind does not exist",

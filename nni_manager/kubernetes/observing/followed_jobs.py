@@ -15,13 +15,14 @@ from pathlib import Path
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import NotFound, PlatformError, PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import EVENTS, PODS, Resource
 from nni_manager.kubernetes.exec.channel import ExecChannel
 from nni_manager.kubernetes.exec.channel_selection import runner_container
 from nni_manager.kubernetes.exec.stream import execute
-from nni_manager.kubernetes.jobs import submission
+from nni_manager.kubernetes.jobs import draft, submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.kubernetes.jobs.pod import RUNNER_FILE, RUNNER_MOUNT
@@ -33,6 +34,8 @@ from trial_runner import protocol
 
 #: Seconds to wait for the first list.
 _LIST_S = 20.0
+#: Seconds between two queries about a used-up quota.
+_QUOTA_AGAIN_S = 60.0
 
 
 class FollowedJobs:
@@ -41,6 +44,7 @@ class FollowedJobs:
 
     def __init__(
         self,
+        cluster: Cluster,
         kind: Kind,
         following: Following,
         reading: ExecChannel | StorageChannel | None,
@@ -48,18 +52,26 @@ class FollowedJobs:
         *,
         restarts: bool,
     ) -> None:
+        self._cluster = cluster
         self._kind = kind
         self._restarts = restarts
         self._following = following
         self._reading = reading
         self._service = service
         self._mending: asyncio.Task[None] | None = None
+        #: The used-up quota for which jobs without pods wait, if one is known.
+        self._quota: Wait | None = None
+        self._quota_again_s = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
 
     def report(self, handle: JobHandle) -> Observation:
         told, memory = submission.data_of(handle), self.memory(handle)
         found = self._following.report(memory)
         if memory.is_slow_to_start and (self._mending is None or self._mending.done()):
             self._mending = asyncio.create_task(self._mend(), name="objects that pods mount")
+        if memory.lacks_reason:
+            self._look_at_quota(memory)
+            found = dataclasses.replace(found, wait=self._quota or found.wait)
         if self._reading is not None:
             found = self._reading.seen(memory, found)
         return dataclasses.replace(found, link=told.link) if told.link else found
@@ -80,6 +92,7 @@ class FollowedJobs:
                 object=created,
                 made_s=made_s,
                 is_restarted=self._restarts,
+                keeps_failed_pods=self._kind.keeps_failed_pods,
             )
         )
         if self._reading is not None:
@@ -91,8 +104,21 @@ class FollowedJobs:
         with suppress(Refusal, PlatformError):
             await self._service.mend()
 
+    def _look_at_quota(self, memory: JobMemory) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._quota_again_s and (self._asking is None or self._asking.done()):
+            self._quota_again_s = now_s + _QUOTA_AGAIN_S
+            self._asking = asyncio.create_task(self._ask_for_quota(memory), name=f"quota for {memory.name}")
+
+    async def _ask_for_quota(self, memory: JobMemory) -> None:
+        """Learns whether a quota is used up: some operators retry without an event."""
+        with suppress(PlatformError):
+            self._quota = await draft.lacking_quota(self._cluster, memory.object or {})
+            if self._quota is not None:
+                self._following.wake(memory)
+
     async def close(self) -> None:
-        await ended(self._mending)
+        await ended(self._mending, self._asking)
 
     def forget(self, memory: JobMemory) -> None:
         self._following.forget(memory.name)
@@ -130,7 +156,7 @@ async def follow(
     if found is not None:
         stack.push_async_callback(found.close)
         following.on_change = found.notice
-    jobs_followed = FollowedJobs(kind, following, found, service, restarts=restarts)
+    jobs_followed = FollowedJobs(cluster, kind, following, found, service, restarts=restarts)
     stack.push_async_callback(jobs_followed.close)
     return jobs_followed
 
@@ -203,9 +229,9 @@ async def read_stretch(cluster: Cluster, memory: JobMemory, name: str, offset: i
     if name != protocol.STDOUT_FILE or pod is None:
         raise NotFound(f"job {memory.job_name} has no {name} in the cluster")
     path = PODS.path(cluster.namespace, pod) + "/log"
-    client = await cluster.client()
+    query = [("container", memory.container), ("limitBytes", str(_MOST))]
     try:
-        data = await client.read("GET", path, query=[("container", memory.container), ("limitBytes", str(_MOST))])
+        data = await cluster.renewing(lambda client: client.read("GET", path, query=query))
     except Refusal as refusal:
         # permanent: the container has not started or is gone, the right is missing, or the node does not answer
         if refusal.status in (400, 403, 404) or "containerLogs" in refusal.message:

@@ -77,6 +77,10 @@ class Following:
         self._memories.pop(name, None)
         self._wait_no_more(name)
 
+    def wake(self, memory: JobMemory) -> None:
+        """Has the job observed again."""
+        self._wake(memory.job_name)
+
     def _wait_no_more(self, name: str) -> None:
         if (alarm := self._alarms.pop(name, None)) is not None:
             alarm.cancel()
@@ -99,7 +103,7 @@ class Following:
     async def _ask_for_pods(self, memory: JobMemory) -> None:
         """Queries the pods of a job; if they explain nothing, the job's own status counts."""
         try:
-            await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
+            memory.knows_all_pods = await self._pods.ask(("labelSelector", f"{JOB}={memory.name}"))
         except Exception:
             log.exception("the cluster's answer about the pods of %s is invalid", memory.name)
         memory.has_all_pods = True

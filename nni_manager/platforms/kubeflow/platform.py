@@ -42,6 +42,7 @@ def kind(config: KubeflowConfig) -> Kind:
         container="pytorch" if is_torch else "tensorflow",
         read=report,
         version=config.api_version,
+        keeps_failed_pods=True,  # `cleanPodPolicy` removes running ones only
         operator=_OPERATOR,
     )
 

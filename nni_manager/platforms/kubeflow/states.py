@@ -7,6 +7,7 @@ from typing import Any
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.job import JobState
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api.client import Object
 
 #: The first true condition gives the state.
@@ -34,4 +35,11 @@ def report(job: Object) -> Observation:
         message=str(told.get("message") or ""),
         started_ms=None if state is JobState.PENDING else milliseconds(status.get("startTime")),
         ended_ms=milliseconds(status.get("completionTime")) if state.is_final else None,
+        wait=_suspended(job) if found == "Suspended" else None,
     )
+
+
+def _suspended(job: Object) -> Wait:
+    name = (job.get("metadata") or {}).get("name")
+    sentence = f"{job.get('kind')} {name} is suspended: it waits until its spec.runPolicy.suspend is false"
+    return Wait(code=WaitCode.SUBMITTED, sentence=sentence, details={"reason": "Suspended"})

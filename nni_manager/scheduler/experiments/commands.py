@@ -276,7 +276,8 @@ class ExperimentCommands:
                     await stack.enter_async_context(self._supervisor.turn(id))
                 at_work = await self._supervisor.ids_at_work()
                 found = await preflight.find_left(submission, self._shared.connections, at_work, remove)
-        self._supervisor.check_empty()
+        if remove is not None:  # after a list the caller may remove what was found
+            self._supervisor.check_empty()
         return found
 
     # Trials

@@ -29,9 +29,12 @@ Listed = Callable[[], Awaitable[Collection[str]]]
 
 
 async def note(shared: SharedParts, experiment: OpenExperiment, *, running: bool) -> None:
-    """Notes the jobs that its services could not end or remove."""
+    """Notes the jobs that its services could not end or remove; without `running`, also services that were not closed
+    and whose objects can be removed later."""
     troubles = {one.name: one.trouble for one in experiment.loop.live_services}
-    await _note_on_services(shared, experiment, troubles, troubles.keys(), running=running)
+    services = {} if running else experiment.loop.services
+    unclosed = [name for name, one in services.items() if not one.is_closed and one.platform.capabilities.clean_closes]
+    await _note_on_services(shared, experiment, troubles, troubles.keys(), running=running, unclosed=unclosed)
 
 
 async def note_abandoned(shared: SharedParts, experiment: OpenExperiment) -> None:
@@ -50,13 +53,16 @@ async def _note_on_services(
     *,
     running: bool,
     decided: bool = False,
+    unclosed: Collection[str] = (),
 ) -> None:
     """Notes leftovers on its services; `noted`: services whose note is removed if nothing is left. `decided`: only jobs
     of closed attempts, on the services in `troubles`."""
     time_ms = shared.clock()
     try:
         found = await experiment.database.read(
-            lambda c: leftovers.read_left_behind(c, experiment.folder, time_ms, running=running, decided=decided)
+            lambda c: leftovers.read_left_behind(
+                c, experiment.folder, time_ms, running=running, decided=decided, unclosed=unclosed
+            )
         )
         for left in found:
             if left.service in troubles or not decided:

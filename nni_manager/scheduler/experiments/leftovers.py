@@ -227,10 +227,12 @@ def read_left_behind(
     *,
     running: bool,
     decided: bool,
+    unclosed: Collection[str] = (),
 ) -> list[LeftoverJobs]:
     """Notes for jobs that are not forgotten, one per service. `running`: only jobs that may still run; `decided`: only
-    jobs of closed attempts."""
-    return _notes(connection, folder, now_ms, jobs.left(connection, running=running, decided=decided))
+    jobs of closed attempts; `unclosed`: services that keep other objects, noted if they were used."""
+    used: dict[str, tuple[str, ...]] = {name: () for name in jobs.services_used(connection) if name in unclosed}
+    return _notes(connection, folder, now_ms, used | jobs.left(connection, running=running, decided=decided))
 
 
 def left_by_deleted(entry: Entry, now_ms: int, *, may_have_jobs: bool) -> list[LeftoverJobs]:

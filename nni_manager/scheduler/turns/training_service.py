@@ -54,6 +54,9 @@ class TrainingService:
     `trials`: folder of the attempts' folders; None: logs of remote jobs are not copied.
     """
 
+    #: The platform's own objects of the stopped experiment were removed.
+    is_closed = False
+
     def __init__(
         self,
         *,
@@ -274,6 +277,7 @@ class TrainingService:
         if self.is_entered:
             try:
                 await self.call("close", self.platform.close)
+                self.is_closed = True
             except Exception as error:
                 log.warning("%s: its files of the experiment could not be removed: %s", self.name, error)
 
