@@ -163,6 +163,16 @@ async def test_fields_unknown_to_the_server_are_not_sent(tmp_path: Path, minor: 
 
 
 @pytest.mark.contract
+async def test_hidden_description_leaves_optional_fields_out(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world:
+        world.control.fault(method="GET", path="/openapi", times=-1, status=403, reason="Forbidden", message="no")
+        async with world.make() as platform:
+            assert [one for one in await platform.preflight() if one.severity is not Severity.FINE] == []
+            await accepted(world, platform, "a")
+            assert "podFailurePolicy" not in one_job(world)["spec"]
+
+
+@pytest.mark.contract
 async def test_quota_of_pods_is_a_wait(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make() as platform:
         world.use_up_quota()
