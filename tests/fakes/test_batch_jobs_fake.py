@@ -131,6 +131,14 @@ async def test_disrupted_pod_fails_the_job_by_policy(world: TestCluster, api: cl
     assert (told.reason, told.message) == ("PodFailurePolicy", sentence)
 
 
+async def test_pod_of_a_lost_node_is_counted(world: TestCluster, api: client.ApiClient) -> None:
+    await create(api, "sleep 1000", podFailurePolicy=_FAIL_DISRUPTED)
+    await running(api)
+    world.control.lose_node("node-0")
+    found = await true(api, "Failed")
+    assert (reasons(found)["Failed"], found.status.failed) == ("PodFailurePolicy", 1)
+
+
 async def test_deleted_pod_is_not_replaced_before_its_end(world: TestCluster, api: client.ApiClient) -> None:
     await create(api, "trap '' TERM; sleep 1000", backoffLimit=1)
     await running(api)

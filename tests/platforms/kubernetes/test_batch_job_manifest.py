@@ -200,6 +200,15 @@ async def test_preempted_pod_ends_the_job_by_its_policy(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract
+async def test_job_on_a_lost_node_is_preempted(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.lose_node("node-0")
+        report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.native_reason == "DeletionByPodGC"
+
+
+@pytest.mark.contract
 async def test_missing_pull_secret_is_found_before_the_first_job(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world:
         found = await world.make(imagePullSecrets=[{"name": "absent"}]).preflight()
