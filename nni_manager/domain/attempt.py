@@ -13,9 +13,10 @@ from nni_manager.domain.service import Wait, WaitCode
 #: State of an attempt that is recorded and perhaps submitted; submitting it again under its name is safe.
 INTENT = "INTENT"
 
-#: The account that a further attempt is counted on: what the platform did, or what the user's code did.
+#: The account that a further attempt is counted on: what the platform did, or what the user's code did; or neither.
 PLATFORM = "PLATFORM"
 USER_CODE = "USER_CODE"
+UNCOUNTED = "UNCOUNTED"
 
 #: Beginning of the message of a trial that ended while its job could not be stopped.
 MAY_STILL_RUN = "may still run on "
@@ -58,6 +59,8 @@ class Observation:
     #: The job is LOST, was accepted and certainly never ran: the attempt is not counted, and the trial waits as if it
     #: had not been submitted.
     is_untaken: bool = False
+    #: The job is PREEMPTED as its queue intends, such as for another's turn: `maxPlatformRetries` does not count it.
+    is_uncounted: bool = False
     #: The submission that `was_never_taken` or `is_untaken` is about; filled in by the manager, as a later submission
     #: may have the same name.
     about: JobHandle | None = None
@@ -125,6 +128,8 @@ class Attempt(NamedTuple):
     unreachable: str = ""
     #: Why some of its results were dropped; empty: none were.
     doubt: str = ""
+    #: Its end does not count as a retry: `Observation.is_uncounted`; 0 or 1.
+    is_uncounted: int = 0
 
     @property
     def job_handle(self) -> JobHandle:
@@ -157,6 +162,7 @@ class Attempt(NamedTuple):
             stderr_tail=self.stderr_tail,
             started_ms=self.started_ms,
             ended_ms=self.ended_ms,
+            is_uncounted=bool(self.is_uncounted),
         )
 
     @property

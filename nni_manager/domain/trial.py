@@ -94,7 +94,8 @@ def outcome(
         return Outcome(status=TrialStatus.SYS_CANCELED, reason=Reason.CANCELLED_THERE)
     if report.state in (JobState.LOST, JobState.PREEMPTED):
         reason = Reason.LOST if report.state is JobState.LOST else Reason.PREEMPTED
-        status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.SYS_CANCELED
+        may_retry = report.is_uncounted or platform_retries > 0
+        status = TrialStatus.WAITING if may_retry else TrialStatus.SYS_CANCELED
         return Outcome(status=status, reason=reason)
     if report.cause is Reason.RUNNER_FAILED:
         status = TrialStatus.WAITING if platform_retries > 0 else TrialStatus.FAILED

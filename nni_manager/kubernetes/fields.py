@@ -58,6 +58,29 @@ ResourceName = Annotated[
         "must be the name of a node resource, such as nvidia.com/gpu",
     ),
 ]
+#: The value of a label.
+LabelValue = Annotated[
+    str,
+    _legal(
+        r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+        "must consist of letters, digits, hyphens, underscores, dots; at most 63, with a letter or digit at either end",
+    ),
+]
+#: Kueue's labels of a job: its local queue, and its workload priority class.
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+#: The prefix of the labels and annotations by which objects are found again.
+_OWN_PREFIX = "nni-manager/"
+
+
+def _foreign(names: dict[str, str]) -> dict[str, str]:
+    if any(name.startswith(_OWN_PREFIX) for name in names):
+        raise ValueError(f"must not contain names that begin with {_OWN_PREFIX}: they mark the objects of experiments")
+    return names
+
+
+#: Labels or annotations of users.
+ForeignNames = Annotated[dict[str, str], AfterValidator(_foreign)]
 
 
 #: `storage` is the key that NNI's own Python classes write.
@@ -137,6 +160,12 @@ class Replica(Part):
     )
 
 
+class PullSecret(Part):
+    """A Secret of the cluster with the login for a registry."""
+
+    name: Subdomain = Field(description="Name of the Secret in the namespace.")
+
+
 class KubernetesSection(PlatformSection):
     """The fields of every Kubernetes platform, in addition to NNI's."""
 
@@ -164,6 +193,19 @@ class KubernetesSection(PlatformSection):
         default=None, description="Resource name of GPUs in the cluster. Default: `nvidia.com/gpu`."
     )
     priority_class_name: Subdomain | None = Field(default=None, description="Priority class of all pods.")
+    queue_name: Label | None = Field(
+        default=None, description="Local queue of Kueue in which jobs wait for their turn. Default: no queue."
+    )
+    priority_class: LabelValue | None = Field(
+        default=None, description="Kueue's workload priority class of jobs; it orders the queue, not the pods."
+    )
+    labels: ForeignNames | None = marked("Labels of jobs and their pods.", default=None, opaque=True)
+    annotations: ForeignNames | None = marked("Annotations of jobs and their pods.", default=None, opaque=True)
+
+    def job_labels(self) -> dict[str, str]:
+        """The labels of a job's object that the section asks for."""
+        queue = {QUEUE_LABEL: self.queue_name, PRIORITY_LABEL: self.priority_class}
+        return {**(self.labels or {}), **{name: value for name, value in queue.items() if value}}
 
     @property
     def pod_storage(self) -> NfsStorage | AzureStorage | PvcStorage | None:

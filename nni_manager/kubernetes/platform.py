@@ -22,7 +22,7 @@ from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster, Kind
 from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.fields import KubernetesSection
-from nni_manager.kubernetes.jobs import draft, removal, storage, submission
+from nni_manager.kubernetes.jobs import draft, kueue, removal, storage, submission
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.observing import followed_jobs
 from nni_manager.kubernetes.observing.followed_jobs import FollowedJobs
@@ -83,6 +83,15 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         """A pod of a template, as the operator creates it."""
         return pod
 
+    async def on_connected(self, cluster: Cluster, resource: Resource) -> None:
+        """Reads from the cluster what manifests depend on. Raises Refusal and PlatformUnavailable."""
+
+    def _labelled(self, spec: JobSpec, name: str, labels: dict[str, str], service: ClusterObjects) -> Object:
+        """The manifest with the section's labels and annotations on the job's object."""
+        found = self.manifest(spec, name, labels, service)
+        own = {"labels": self.config.job_labels(), "annotations": dict(self.config.annotations or {})}
+        return {**found, "metadata": {**found.get("metadata", {}), **own}}
+
     # Capabilities
 
     @classmethod
@@ -122,12 +131,13 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         return await Preflight(self.config, self.access, kind, self._look_further).findings()
 
     async def _look_further(self, cluster: Cluster, resource: Resource) -> list[PreflightFinding]:
+        await self.on_connected(cluster, resource)
         further = await self.look_further(cluster)
         service = ClusterObjects(cluster, self.config, self.host)
         service.pretend()
 
         def manifest(spec: JobSpec, name: str, labels: dict[str, str]) -> Object:
-            return self.manifest(spec, name, labels, service)
+            return self._labelled(spec, name, labels, service)
 
         name = self.object_name(draft.spec())
         drafted = await draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made)
@@ -160,6 +170,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             self._stack,
             sends_code=self.sends_code(self.config),
             restarts=self.restarts(self.config),
+            workloads=await self._find_workloads(cluster),
         )
         wake = partial(self.host.wake, "")
         cluster.on_health.append(wake)
@@ -177,11 +188,19 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         kind = self.job_kind()
         try:
             found = await kind.find(cluster)
+            if found is None:
+                raise PlatformUnavailable(kind.missing(), refused=True)
+            await self.on_connected(cluster, found)
         except Refusal as refusal:
             raise submission.error(refusal, f"look for {kind.plural}", cluster.namespace) from None
-        if found is None:
-            raise PlatformUnavailable(kind.missing(), refused=True)
         return found
+
+    async def _find_workloads(self, cluster: Cluster) -> Resource | None:
+        """Kueue's kind for the jobs; None: they have no queue, or the cluster has no Kueue."""
+        try:
+            return await kueue.find_workloads(cluster) if self.config.queue_name else None
+        except Refusal as refusal:
+            raise PlatformUnavailable(f"look for Kueue: {refusal}", refused=True) from None
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
@@ -228,7 +247,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
         if spec.is_repeat and (found := await submission.find_own(cluster, resource, name, labels, spec)):
             return await self._completed(cluster, found, spec, is_new=False)
         await service.prepare()
-        manifest = self.manifest(spec, name, labels, service)
+        manifest = self._labelled(spec, name, labels, service)
         whole = submission.body(resource, manifest, spec, name, cluster.namespace, labels)
         created, is_new = await submission.create(cluster, resource, whole, spec, service)
         return await self._completed(cluster, created, spec, is_new=is_new)

@@ -16,6 +16,7 @@ from nni_manager.kubernetes.api.names import CLAIMS, CONFIG_MAPS, EVENTS, PODS, 
 from nni_manager.kubernetes.fields import KubernetesSection, PvcStorage
 from nni_manager.kubernetes.jobs import storage
 from nni_manager.kubernetes.jobs.cluster_objects import login_paths
+from nni_manager.kubernetes.jobs.kueue import queue_there
 from nni_manager.kubernetes.jobs.storage import read_login
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
@@ -93,7 +94,7 @@ class Preflight:
             found.append(PreflightFinding(Severity.WARNING, self._kind.kind, sentence, fix))
         denied = await self._denied(cluster, resource)
         found += [*denied, *await self._told_less(cluster, resource, {one.subject for one in denied})]
-        found += await self._claim(cluster)
+        found += [*await self._claim(cluster), *await queue_there(cluster, self._config.queue_name)]
         return found if denied else [*found, *await self._more(cluster, resource)]
 
     async def _version(self, cluster: Cluster) -> PreflightFinding:

@@ -29,7 +29,7 @@ _PACKAGE = "scikit-learn"
 #: Not imported here: it replaces packages.
 _SMALL = Path(__file__).with_name("small_learning.py")
 _OVER_AT_OPENPAI = ("SUCCEEDED", "STOPPED", "FAILED")
-_JOBS = ("tfjobs", "frameworks", "adaptdljobs")
+_JOBS = ("tfjobs", "frameworks", "adaptdljobs", "jobs")
 Section = dict[str, Any]
 #: Name of each job → whether it has ended without leftovers.
 Jobs = Callable[[], dict[str, bool]]
@@ -147,4 +147,5 @@ SERVICES: dict[str, Callable[[Path, pytest.MonkeyPatch, Path], AbstractContextMa
     "kubeflow": cluster,
     "frameworkcontroller": cluster,
     "adl": cluster,
+    "kubernetes": cluster,
 }

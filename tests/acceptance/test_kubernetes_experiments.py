@@ -55,6 +55,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "exec",
         {"platform": "adl", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi"},
     ),
+    "job": (
+        "exec",
+        {"platform": "kubernetes", "dockerImage": "example/trial:1", "trialMemorySize": "64Mi"},
+    ),
 }
 
 

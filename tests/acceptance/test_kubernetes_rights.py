@@ -41,6 +41,12 @@ SECTIONS: dict[str, tuple[dict[str, Any], str, str, list[str]]] = {
         "adaptdljobs",
         _JOB_VERBS,
     ),
+    "kubernetes": (
+        {"platform": "kubernetes", "dockerImage": "example/trial:1", "trialCommand": _REPORT},
+        "batch",
+        "jobs",
+        _JOB_VERBS,
+    ),
 }
 
 

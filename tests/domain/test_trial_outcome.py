@@ -36,6 +36,7 @@ EVIDENCE = {
     "memory": MEMORY,
     "gpu memory": GPU_MEMORY,
     "preempted": PREEMPTED,
+    "uncounted": replace(PREEMPTED, is_uncounted=True),
     "removed": REMOVED,
     "lost": LOST,
     "refused": REFUSED,
@@ -63,6 +64,8 @@ UNASKED = {
     ("gpu memory", 1): ("WAITING", "GPU_OUT_OF_MEMORY"),
     ("preempted", 0): ("SYS_CANCELED", "PREEMPTED"),
     ("preempted", 1): ("WAITING", "PREEMPTED"),
+    ("uncounted", 0): ("WAITING", "PREEMPTED"),
+    ("uncounted", 1): ("WAITING", "PREEMPTED"),
     ("removed", 0): ("SYS_CANCELED", "CANCELLED_THERE"),
     ("removed", 1): ("SYS_CANCELED", "CANCELLED_THERE"),
     ("lost", 0): ("SYS_CANCELED", "LOST"),
@@ -122,7 +125,7 @@ def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
-    if evidence in ("preempted", "lost"):
+    if evidence in ("preempted", "uncounted", "lost"):
         assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
         assert f"its end was not observed ({explain(EVIDENCE[evidence])})" in found.message
     else:
@@ -131,7 +134,7 @@ def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> N
 
 
 @pytest.mark.parametrize("asked", StopRequest)
-@pytest.mark.parametrize("evidence", ["preempted", "lost"])
+@pytest.mark.parametrize("evidence", ["preempted", "uncounted", "lost"])
 def test_stop_request_keeps_meaning_with_final_result(evidence: str, asked: StopRequest) -> None:
     found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
     assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)

@@ -20,6 +20,7 @@ HEADS = {
     "kubeflow": "kubernetes/README.md",
     "frameworkcontroller": "kubernetes/README.md",
     "adl": "kubernetes/README.md",
+    "kubernetes": "kubernetes/README.md",
 }
 _BULLET = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 

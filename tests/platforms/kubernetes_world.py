@@ -64,7 +64,7 @@ class KubernetesWorld(World):
         Feature.REPLICAS: "jobs of several pods have experiments of their own as tests",
     }
 
-    def __init__(self, directory: Path, operated: Operated) -> None:
+    def __init__(self, directory: Path, operated: Operated, *, kueue: str = "") -> None:
         super().__init__()
         self.operated = operated
         self.native_states = operated.native_states
@@ -76,7 +76,7 @@ class KubernetesWorld(World):
         #: Names of jobs that may start.
         self._begun: set[str] = set()
         exports = {f"{SERVER}:{EXPORT}": self.mounted}
-        self.server = Server(Settings(directory / "cluster", back_off=0.1, exports=exports))
+        self.server = Server(Settings(directory / "cluster", back_off=0.1, exports=exports, kueue=kueue))
         self.control = Control(self.server)
 
     async def __aenter__(self) -> Self:

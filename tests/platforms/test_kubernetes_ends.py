@@ -19,6 +19,7 @@ from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
 from tests.platforms.kubeflow.test_kubeflow_contract import TestPyTorchJob as PyTorch
 from tests.platforms.kubeflow.test_kubeflow_contract import TestTFJob as TF
+from tests.platforms.kubernetes.test_batch_job_contract import TestBatchJob as BatchJob
 from tests.platforms.kubernetes_world import KubernetesWorld
 
 pytestmark = [pytest.mark.contract]
@@ -29,12 +30,14 @@ WORLDS: dict[str, MakeWorld] = {
     "pytorchjobs": PyTorch().make_world,
     "frameworks": Framework().make_world,
     "adaptdljobs": AdaptDL().make_world,
+    "jobs": BatchJob().make_world,
 }
 CONTROLLERS = {
     "tfjobs": "TFJob",
     "pytorchjobs": "PyTorchJob",
     "frameworks": "Framework",
     "adaptdljobs": "AdaptDLJob",
+    "jobs": "Job",
 }
 every_kind = pytest.mark.parametrize("kind", WORLDS)
 

@@ -194,6 +194,16 @@ def test_two_lost_jobs_cost_two_retries_and_the_third_the_trial(turns: Turns) ->
     assert [(item["status"], item["end_order"]) for item in found.to_tell] == [("SYS_CANCELED", 1)]
 
 
+def test_uncounted_preemptions_cost_no_retry(turns: Turns) -> None:
+    (name,) = turns.start(0)
+    taken = Observation(state=JobState.PREEMPTED, is_uncounted=True)
+    for job in (name, *(f"{name}-{number}" for number in range(2, 6))):
+        turns.take(Seen(reports={job: taken}), asked=9)
+        turns.take(asked=9)
+    (trial,) = turns.open_trials().values()
+    assert (trial.attempt, jobs.retries(turns.connection, trial.id)) == (6, (0, 0))
+
+
 def test_a_retry_never_shows_the_experiment_as_done(connection: sqlite3.Connection) -> None:
     turns = Turns(connection, spec(max_trial_number=1))
     (name,) = turns.start(0)

@@ -101,7 +101,9 @@ class Attempt(Wire):
     )
     message: str = Field(description="Message of the platform, or empty.")
     stderr_tail: str = Field(description="Last lines of standard error, at most 2 KiB, of a failed job.")
-    given_up: str | None = Field(description="Why another attempt followed: PLATFORM or USER_CODE; null: none.")
+    given_up: str | None = Field(
+        description="Why another attempt followed: PLATFORM, USER_CODE or UNCOUNTED; null: none."
+    )
     submitted_ms: int = Field(description="Time of the decision to submit it, milliseconds since the epoch.")
     started_ms: int | None = Field(description="When its command started; null: not yet, or never.")
     ended_ms: int | None = Field(description="When it ended; null before.")

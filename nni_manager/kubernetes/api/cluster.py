@@ -16,7 +16,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.kubernetes.api.access import Access
 from nni_manager.kubernetes.api.client import JSON, MERGE_PATCH, Client, Object, Query, Refusal, connect
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.names import EVENTS, EXPERIMENT, PODS, SECRETS, Resource
+from nni_manager.kubernetes.api.names import EVENTS, EXPERIMENT, KUEUE, PODS, SECRETS, WORKLOAD_JOB, Resource
 from nni_manager.platform_kit.connections import Connection
 
 log = logging.getLogger(__name__)
@@ -173,6 +173,20 @@ class Cluster(Connection):
         items: list[Object] = answer.get("items") or []
         return items
 
+    async def fields(self, resource: Resource, model: str) -> frozenset[str]:
+        """The fields of a model in the server's own description of the kind's group; empty: there is none.
+
+        `model`: its full name, such as ``io.k8s.api.batch.v1.JobSpec``. Raises Refusal and PlatformUnavailable.
+        """
+        try:
+            told = await self.get(f"/openapi/v3/apis/{resource.group}/{resource.version}") or {}
+        except Refusal as refusal:
+            if refusal.status != 403:
+                raise
+            told = {}
+        schemas = (told.get("components") or {}).get("schemas") or {}
+        return frozenset((schemas.get(model) or {}).get("properties") or ())
+
     async def delete(self, resource: Resource, name: str, *, uid: str = "") -> Object:
         """Deletes an object and its dependents. Ignores a missing one, and a different one of that name.
 
@@ -228,7 +242,8 @@ class Cluster(Connection):
         """The informer of a kind of object, started on first use; it lives as long as the connection."""
         informer = self._informers.get(resource)
         if informer is None:
-            query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", EXPERIMENT)]
+            label = WORKLOAD_JOB if resource.group == KUEUE else EXPERIMENT
+            query = [("fieldSelector", "type!=Normal")] if resource == EVENTS else [("labelSelector", label)]
             informer = Informer(
                 resource, self.namespace, self.client, query=query, on_trouble=self._on_trouble, renew=self.renew
             )
@@ -240,7 +255,8 @@ class Cluster(Connection):
         self._note_health()
 
     def _note_health(self) -> None:
-        asked = [one for one in self._informers.values() if one.was_asked and one.resource != EVENTS]
+        needed = [one for one in self._informers.values() if one.resource != EVENTS and one.resource.group != KUEUE]
+        asked = [one for one in needed if one.was_asked]
         troubles = [one for one in (self.refusal, *(informer.trouble for informer in asked)) if one is not None]
         if troubles:
             self.note_down(str(troubles[0]))

@@ -35,6 +35,9 @@ PODS = Resource("", "v1", "pods", "Pod")
 EVENTS = Resource("", "v1", "events", "Event")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+#: The group of Kueue's kinds, and the label of a Workload with the uid of its job.
+KUEUE = "kueue.x-k8s.io"
+WORKLOAD_JOB = f"{KUEUE}/job-uid"
 CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 
 

@@ -142,6 +142,8 @@ class ClusterObjects:
             priority_class=self._config.priority_class_name or "",
             service_account=service_account,
             code_in_image=code_in_image,
+            labels=self._config.labels or {},
+            annotations=self._config.annotations or {},
             template=self._config.pod_template or {},
         )
 

@@ -96,13 +96,18 @@ class PodEnd:
         return self.exit_code not in (None, 0, *_ENDED_BY_KUBELET)
 
 
+def is_alive(pod: Object) -> bool:
+    """Whether a pod's containers run, or may still run."""
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
     """The end of a pod's container, preferably the named one; None: the pod has not ended."""
     status = pod.get("status") or {}
     taken = _taken(status) or _deleted(pod) or _refused(status)
     ended = [_terminated(one) for one in _statuses(status) if _terminated(one)]
     wanted = [one for one in ended if one["name"] == container] or ended
-    if status.get("phase") not in ("Failed", "Succeeded") and not taken:
+    if is_alive(pod) and not taken:
         return None
     first = next((one for one in wanted if one.get("exitCode")), wanted[0] if wanted else {})
     code = first.get("exitCode")

@@ -15,7 +15,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.names import REPORTS
-from nni_manager.kubernetes.jobs import evidence
+from nni_manager.kubernetes.jobs import evidence, kueue
 
 #: Seconds after which an image that cannot be pulled, or a container that cannot be created, fails the job.
 STUCK_S = 600.0
@@ -55,6 +55,8 @@ class JobMemory:
     #: Removed pods, in their last known state.
     gone_pods: dict[str, Object] = field(default_factory=dict)
     events: dict[str, Object] = field(default_factory=dict)
+    #: Kueue's object for the job; None: none, or not known yet.
+    workload: Object | None = None
     #: Time since which it no longer exists, by the loop's clock.
     removed_s: float | None = None
     #: Time since which a finalizer keeps its deleted object, by the loop's clock.
@@ -119,6 +121,8 @@ class JobMemory:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
         self.is_slow_to_start = self.lacks_reason = False
+        if (self.has_run or kueue.was_preempted(self.workload)) and kueue.is_suspended(self.object):
+            return self._suspended(found, self.object), None
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
@@ -129,6 +133,25 @@ class JobMemory:
             is_ending = (self.object or {}).get("metadata", {}).get("deletionTimestamp")
             self._kept_s = now_s if is_ending else None
         return self._kept_s if self.removed_s is None else self.removed_s
+
+    def _suspended(self, found: Observation, job: Object) -> Observation:
+        """The report on a job that its queue suspended after it had run: it would run again, as if it were new."""
+        if self.is_cancelled or any(map(evidence.is_alive, self.pods.values())):
+            return found
+        if self.workload is not None and kueue.refusal(self.workload) is not None:
+            return kueue.waiting(found, job, self.workload)
+        end, why = self._end_of_reporter(), kueue.evicted(self.workload) if self.workload else ""
+        sentence = f"{job.get('kind')} {self.name} was suspended by its queue while it ran"
+        return dataclasses.replace(
+            found,
+            state=JobState.PREEMPTED,
+            is_uncounted=True,
+            exit_code=end.exit_code if end else None,
+            native_reason="Suspended",
+            message=": ".join(filter(None, (sentence, why))),
+            ended_ms=end.ended_ms if end else None,
+            wait=None,
+        )
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
@@ -158,17 +181,19 @@ class JobMemory:
         if pod is None:
             return None
         is_gone = pod["metadata"]["name"] not in self.pods
-        has_ended = is_gone or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        return evidence.pod_end(pod, self.container) if has_ended else None
+        return evidence.pod_end(pod, self.container) if is_gone or not evidence.is_alive(pod) else None
 
     def _ended(self, found: Observation) -> Observation:
         """The report on an ended job, with the evidence of its pods."""
         pods = self.all_pods
         where = evidence.place(pods)
-        if found.state is not JobState.FAILED:
+        if found.state not in (JobState.FAILED, JobState.PREEMPTED):
             return dataclasses.replace(found, place=where)
+        was_taken = found.state is JobState.PREEMPTED
         end = evidence.failure(pods, self.container)
-        self.lacks_pods = end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
+        self.lacks_pods = (
+            not was_taken and end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
+        )
         if self.lacks_pods:
             return Observation(state=JobState.RUNNING, started_ms=found.started_ms, place=where)
         if end is None and self.knows_all_pods and self.keeps_failed_pods and found.cause is None:
@@ -184,7 +209,7 @@ class JobMemory:
         message = "; ".join(filter(None, (found.message.rstrip("."), end.sentence)))
         return dataclasses.replace(
             found,
-            state=JobState.PREEMPTED if end.is_taken and not end.failed_itself else JobState.FAILED,
+            state=JobState.PREEMPTED if was_taken or (end.is_taken and not end.failed_itself) else JobState.FAILED,
             exit_code=end.exit_code if found.exit_code is None else found.exit_code,
             native_reason=native,
             cause=found.cause or evidence.CAUSES.get(native),
@@ -219,6 +244,8 @@ class JobMemory:
         return _LOST, None
 
     def _pending(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
+        if self.object is not None and kueue.is_suspended(self.object):
+            return kueue.waiting(found, self.object, self.workload), None
         pods = list(self.pods.values())
         self._making_s = (self._making_s or now_s) if evidence.is_being_made(pods) else None
         self.is_slow_to_start = self._making_s is not None and now_s - self._making_s >= _SLOW_S

@@ -73,6 +73,9 @@ class PodSettings:
     code_sha256: str = ""
     #: Folder of the code in the image; empty: the code is sent.
     code_in_image: str = ""
+    #: The user's labels and annotations.
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     #: A pod template, which is merged last.
     template: Object = field(default_factory=dict)
 
@@ -122,7 +125,10 @@ def pod_template(
     if settings.service_account:
         pod["serviceAccountName"] = settings.service_account
     reports = {REPORTS: "first"} if role.reports else {}
-    template: Object = {"metadata": {"labels": {**labels, **reports}}, "spec": pod}
+    metadata: Object = {"labels": {**settings.labels, **labels, **reports}}
+    if settings.annotations:
+        metadata["annotations"] = dict(settings.annotations)
+    template: Object = {"metadata": metadata, "spec": pod}
     return without_account_token(merged(template, settings.template, role.container), settings.template)
 
 

@@ -47,13 +47,14 @@ def handle(platform: str, spec: JobSpec, created: Object, link: str) -> JobHandl
 def body(
     resource: Resource, manifest: Object, spec: JobSpec, name: str, namespace: str, labels: Mapping[str, str]
 ) -> Object:
-    """The whole object of a job, with kind, name and labels."""
+    """The whole object of a job, with kind, name and labels; labels and annotations of the manifest stay."""
+    given = manifest.get("metadata", {})
     metadata: Object = {
-        **manifest.get("metadata", {}),
+        **given,
         "name": name,
         "namespace": namespace,
-        "labels": dict(labels),
-        "annotations": {names.DOCUMENTED_NAME: spec.name},
+        "labels": {**given.get("labels", {}), **labels},
+        "annotations": {**given.get("annotations", {}), names.DOCUMENTED_NAME: spec.name},
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, **manifest, "metadata": metadata}
 

@@ -136,10 +136,11 @@ async def follow(
     *,
     sends_code: bool,
     restarts: bool,
+    workloads: Resource | None = None,
 ) -> FollowedJobs:
     """The followed jobs, after the first list; followed until the stack is left.
 
-    `restarts`: the operator restarts ended processes.
+    `restarts`: the operator restarts ended processes. `workloads`: Kueue's kind, if the jobs have a queue.
 
     Raises PlatformUnavailable and BadCredentials.
     """
@@ -150,7 +151,8 @@ async def follow(
                 await informer.ready()
     except TimeoutError:
         raise PlatformUnavailable(f"the cluster did not list its objects within {_LIST_S:g} s") from None
-    following = Following(jobs, pods, events, kind.read, host.wake)
+    queued = cluster.informer(workloads) if workloads is not None else None
+    following = Following(jobs, pods, events, kind.read, host.wake, queued)
     stack.callback(following.close)
     found = reading(service, cluster, host, sends_code=sends_code)
     if found is not None:

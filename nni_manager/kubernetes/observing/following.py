@@ -11,7 +11,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformError
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.informer import Informer
-from nni_manager.kubernetes.api.names import EVENTS, JOB, PODS, Resource
+from nni_manager.kubernetes.api.names import EVENTS, JOB, KUEUE, PODS, WORKLOAD_JOB, Resource
 from nni_manager.kubernetes.jobs.job_memory import JobMemory, Read
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,17 @@ class Following:
     """A listener of the informers of jobs, pods and events. `wake`: called with a job's name."""
 
     def __init__(
-        self, jobs: Informer, pods: Informer, events: Informer, read: Read, wake: Callable[[str], None]
+        self,
+        jobs: Informer,
+        pods: Informer,
+        events: Informer,
+        read: Read,
+        wake: Callable[[str], None],
+        workloads: Informer | None = None,
     ) -> None:
-        self._informers = (jobs, pods, events)
+        self._informers = (jobs, pods, events, *([workloads] if workloads else []))
+        #: Name of a job → Kueue's object for it.
+        self._workloads = {_owner(one): one for one in workloads.objects.values()} if workloads else {}
         self._jobs, self._pods = jobs, pods
         self._told = EventIndex(events.objects.values())
         self._read = read
@@ -69,6 +77,7 @@ class Following:
         if listed is not None and _is_same(memory, listed):
             memory.object = listed
         memory.pods.update(self._pods_of.get(memory.name, {}))
+        self._put_workload(self._workloads.get(memory.name))
         for event in self._told.of_job(memory.name):
             self._put_event(event)
         return memory
@@ -117,6 +126,9 @@ class Following:
             memory = self._put_event(found)
             if memory is not None and not memory.has_run:  # events explain waits, but nothing about running jobs
                 self._tell(memory)
+        elif resource.group == KUEUE:
+            self._workloads[_owner(found)] = found
+            self._tell(self._put_workload(found))
         elif resource == PODS:
             self._put_pod(found)
             memory = self._memories.get(_label(found))
@@ -132,6 +144,8 @@ class Following:
     def on_removed(self, resource: Resource, last: Object, *, was_seen: bool) -> None:
         if resource == EVENTS:
             self._told.drop(last)
+        elif resource.group == KUEUE:
+            self._workloads.pop(_owner(last), None)
         elif resource == PODS:
             self._drop_pod(last)
             memory = self._memories.get(_label(last))
@@ -196,6 +210,15 @@ class Following:
                 del memory.events[next(iter(memory.events))]
         return memory
 
+    def _put_workload(self, workload: Object | None) -> JobMemory | None:
+        """Adds Kueue's object to its job; None: it concerns no job of ours."""
+        memory = self._memories.get(_owner(workload)) if workload is not None else None
+        labels = ((workload or {}).get("metadata") or {}).get("labels") or {}
+        if memory is None or memory.uid not in ("", labels.get(WORKLOAD_JOB)):
+            return None
+        memory.workload = workload
+        return memory
+
     def _put_pod(self, pod: Object) -> None:
         self._pods_of.setdefault(_label(pod), {})[pod["metadata"]["name"]] = pod
 
@@ -213,6 +236,11 @@ class Following:
 
 def _label(pod: Object) -> str:
     return str((pod["metadata"].get("labels") or {}).get(JOB) or "")
+
+
+def _owner(workload: Object) -> str:
+    owners = workload["metadata"].get("ownerReferences") or ()
+    return next((str(one["name"]) for one in owners), "")
 
 
 def _is_same(memory: JobMemory, found: Object) -> bool:

@@ -11,14 +11,8 @@ from typing import Literal
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.kubernetes.fields import KubernetesSection, Subdomain
+from nni_manager.kubernetes.fields import KubernetesSection, PullSecret, Subdomain
 from nni_manager.platform_kit.section_model import DEFAULT_IMAGE, TRIAL, FirstFormat, Part, Remark, marked
-
-
-class PullSecret(Part):
-    """A Secret of the cluster with the login for a registry."""
-
-    name: Subdomain = Field(description="Name of the Secret in the namespace.")
 
 
 class Nfs(Part):

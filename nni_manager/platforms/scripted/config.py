@@ -60,6 +60,9 @@ class Rule(Part):
     )
     lost: bool = Field(default=False, description="The platform forgets the job.")
     preempted: bool = Field(default=False, description="The platform preempts the job.")
+    uncounted: bool = Field(
+        default=False, description="`maxPlatformRetries` does not count the preemption, as if its queue intended it."
+    )
     cancelled_by_person: bool = Field(default=False, description="A user cancels the job in the platform's portal.")
     refuse_submit: str = Field(default="", description="Message with which the platform refuses the job.")
     pending_reason: list[Pending] = Field(default=[], description="Reasons reported while the job waits for `delay`.")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobSpec, JobState
@@ -133,7 +133,8 @@ def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observ
 def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
     if is_platform_end(rule):
         state, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
-        return _end(state, started_ms, ended_ms, message, rule.reason)
+        found = _end(state, started_ms, ended_ms, message, rule.reason)
+        return replace(found, is_uncounted=rule.uncounted and rule.preempted)
     exit_code = 0 if not says_exit(rule) else rule.exit_code
     tail = "" if exit_code == 0 else rule.stderr
     return _exited(exit_code, rule.signal, started_ms, ended_ms, reason=rule.reason, stderr_tail=tail)

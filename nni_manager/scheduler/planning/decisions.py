@@ -104,7 +104,7 @@ class GiveUpAttempt:
 
     trial_id: str
     attempt: int
-    #: `domain.attempt.PLATFORM` or `USER_CODE`.
+    #: `domain.attempt.PLATFORM`, `USER_CODE` or `UNCOUNTED`.
     account: str
     sentence: str
     #: Contradiction between platform and runner; empty: none.

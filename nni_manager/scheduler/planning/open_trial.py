@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, USER_CODE, Attempt, Observation
+from nni_manager.domain.attempt import MAY_STILL_RUN, PLATFORM, UNCOUNTED, USER_CODE, Attempt, Observation
 from nni_manager.domain.evidence import (
     NEVER_HEARD,
     PLATFORM_CAUSED,
@@ -247,6 +247,8 @@ def _is_missed(job: Attempt, verdict: Outcome, finding: AttemptEnd) -> bool:
 
 def _give_up(snapshot: Snapshot, trial: OpenTrial, verdict: Outcome, finding: AttemptEnd, decisions: Decisions) -> None:
     account = PLATFORM if verdict.reason in PLATFORM_FAILURES else USER_CODE
+    if finding.report.is_uncounted:
+        account = UNCOUNTED
     ended = f"attempt {trial.attempt} ended ({verdict.reason}: {explain(finding.report)})"
     record = GiveUpAttempt(
         trial_id=trial.id,

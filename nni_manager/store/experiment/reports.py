@@ -48,7 +48,7 @@ def _set_seen(
         " exit_code = :exit_code, signal = :signal, native_reason = :native_reason, cause = :cause, message = :message,"
         " stderr_tail = :stderr_tail, started_ms = coalesce(max(:started_ms, intended_ms), started_ms),"
         " ended_ms = max(:ended_ms, coalesce(max(:started_ms, intended_ms), started_ms, :ended_ms)),"
-        " final_seen_ms = CASE WHEN :is_final THEN :now_ms END,"
+        " final_seen_ms = CASE WHEN :is_final THEN :now_ms END, is_uncounted = :is_uncounted,"
         f" {BACK_AGAIN}, wait_code = :wait_code, wait_sentence = :wait_sentence, wait_details = :wait_details,"
         " link = CASE WHEN :link = '' THEN link ELSE :link END,"
         " place = CASE WHEN :place = '' THEN place ELSE :place END"
@@ -66,6 +66,7 @@ def _set_seen(
             "started_ms": started_ms,
             "ended_ms": ended_ms,
             "is_final": report.state.is_final,
+            "is_uncounted": report.is_uncounted,
             "now_ms": now_ms,
             "job_name": job_name,
             "wait_code": wait.code if wait else "",
@@ -85,7 +86,8 @@ def _hear_again(
     """Stores the first observation of a missed job that is reachable again."""
     connection.execute(
         "UPDATE attempts SET state = ?, exit_code = ?, signal = ?, native_reason = ?, cause = ?, message = ?,"
-        " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?"
+        " stderr_tail = ?, started_ms = coalesce(?, started_ms), ended_ms = ?, final_seen_ms = ?,"
+        " is_uncounted = ?"
         f" WHERE job_name = ? AND final_seen_ms IS NULL AND {MISSED}",
         (
             report.state,
@@ -97,6 +99,7 @@ def _hear_again(
             report.stderr_tail,
             *moments,
             now_ms if report.state.is_final else None,
+            report.is_uncounted,
             job_name,
         ),
     )

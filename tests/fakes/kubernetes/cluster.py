@@ -9,14 +9,16 @@ import logging
 import re
 from pathlib import Path
 
-from tests.fakes.kubernetes import definitions
+from tests.fakes.kubernetes import definitions, jobs
 from tests.fakes.kubernetes.access import Rules, Tokens, of_account
 from tests.fakes.kubernetes.audit import Audit
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.collector import Collector
 from tests.fakes.kubernetes.controllers.adaptdl import AdaptDLJobController
+from tests.fakes.kubernetes.controllers.batch_job import BatchJobController
 from tests.fakes.kubernetes.controllers.everyday import Everyday
 from tests.fakes.kubernetes.controllers.framework import FrameworkController
+from tests.fakes.kubernetes.controllers.kueue import KueueController
 from tests.fakes.kubernetes.controllers.loop import Controller
 from tests.fakes.kubernetes.controllers.pytorch import PyTorchJobController
 from tests.fakes.kubernetes.controllers.tensorflow import TFJobController
@@ -42,6 +44,7 @@ _CONTROLLERS: tuple[type[Controller], ...] = (
     PyTorchJobController,
     FrameworkController,
     AdaptDLJobController,
+    BatchJobController,
 )
 
 
@@ -61,6 +64,7 @@ class Cluster:
         self.kinds = Kinds()
         self.verbs = Verbs(self.store, self.kinds)
         self.verbs.unknown_fields = settings.unknown_fields
+        self.verbs.absent_job_fields = jobs.absent(settings.minor_version)
         self.tokens, self.rules = Tokens(folder / "tokens.json"), Rules(self.store)
         self.pages, self.watches, self.faults = Pages(), Watches(self.store), Faults()
         self.watches.bookmark_every = settings.bookmark_every
@@ -81,6 +85,9 @@ class Cluster:
         self._number = 0
         self.logs, self.execs, self.nodes = Logs(self), Execs(self), node.Nodes(self)
         self.controllers = {each.kind_name: each(self) for each in _CONTROLLERS} if settings.controllers else {}
+        self.kueue = KueueController(self)
+        if settings.kueue:
+            self.controllers["Kueue"] = self.kueue
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -148,6 +155,8 @@ class Cluster:
         self._once("storageclasses.storage.k8s.io", standard)
         for definition in definitions.of_training_jobs(self.settings.operator_version):
             self._once(DEFINITIONS.key, definition)
+        if self.settings.kueue:
+            self.kueue.install(self.settings.kueue)
 
     def _once(self, key: str, obj: Object) -> None:
         kind = self.kinds.by_key(key)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from tests.fakes.kubernetes import refusals, requests
+from tests.fakes.kubernetes import patches, refusals, requests
 from tests.fakes.kubernetes.faults import Fault
-from tests.fakes.kubernetes.kinds import PODS, Kind
+from tests.fakes.kubernetes.kinds import JOBS, PODS, Kind
 from tests.fakes.kubernetes.kubelet import statuses
 from tests.fakes.kubernetes.kubelet.pods import PodLife
 from tests.fakes.kubernetes.pretences import Pretence
@@ -190,6 +190,11 @@ class Control:
         verbs.event(pod, "Preempted", "Preempted by pod important on node node-0", source="default-scheduler")
         verbs.delete(PODS, namespace, name)
 
+    def suspend(self, namespace: str, name: str, is_suspended: bool = True) -> None:
+        """Suspend or resume a Job, like `kubectl patch`."""
+        change = {"spec": {"suspend": is_suspended}}
+        self._cluster.verbs.patch(JOBS, namespace, name, change, patches.MERGE)
+
     def delete(self, resource: str, namespace: str, name: str) -> None:
         """Delete an object like kubectl, without a check of rights."""
         self._cluster.verbs.delete(self._kind(resource), namespace, name)
@@ -215,6 +220,23 @@ class Control:
 
     async def break_execs(self) -> None:
         await self._cluster.execs.break_all()
+
+    # Kueue
+
+    def kueue_admit(self, namespace: str, name: str) -> None:
+        """Admit the Workload of a Job."""
+        self._cluster.kueue.admit(self._cluster.verbs.get(JOBS, namespace, name))
+
+    def kueue_hold(self, namespace: str, name: str, reason: str, message: str) -> None:
+        """Reserve no quota for a Job."""
+        self._cluster.kueue.hold(self._cluster.verbs.get(JOBS, namespace, name), reason, message)
+
+    def kueue_evict(self, namespace: str, name: str, reason: str, message: str) -> None:
+        """Evict the Workload of a Job, for example because of a preemption."""
+        self._cluster.kueue.evict(self._cluster.verbs.get(JOBS, namespace, name), reason, message)
+
+    def kueue_deactivate(self, namespace: str, name: str) -> None:
+        self._cluster.kueue.deactivate(self._cluster.verbs.get(JOBS, namespace, name))
 
     # controllers
 

@@ -7,7 +7,8 @@ import datetime
 import secrets
 from typing import Any
 
-from tests.fakes.kubernetes.kinds import Kind
+from tests.fakes.kubernetes import jobs
+from tests.fakes.kubernetes.kinds import JOBS, Kind
 from tests.fakes.kubernetes.store import Object
 
 
@@ -25,6 +26,8 @@ def filled(kind: Kind, obj: Object) -> Object:
     """Defaults of a new object of a built-in kind."""
     if kind.key == "pods":
         return {**obj, "spec": _pod(obj["spec"]), "status": {"phase": "Pending", "qosClass": _quality(obj["spec"])}}
+    if kind.key == JOBS.key:
+        return jobs.filled(obj)
     if kind.key == "secrets":
         return _secret(obj)
     if kind.key == "persistentvolumeclaims":

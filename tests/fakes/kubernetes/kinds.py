@@ -82,6 +82,7 @@ BUILT_IN = (
     Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False),
     Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, short_names=("sc",)),
     Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names=("pc",)),
+    Kind("batch", "v1", "jobs", "Job", has_status=True),
     Kind(
         "apiextensions.k8s.io",
         "v1",
@@ -92,7 +93,7 @@ BUILT_IN = (
         short_names=("crd", "crds"),
     ),
 )
-DEFINITIONS = BUILT_IN[-1]
+DEFINITIONS, JOBS = BUILT_IN[-1], BUILT_IN[-2]
 PODS, SECRETS, CONFIG_MAPS, NAMESPACES = BUILT_IN[0], BUILT_IN[1], BUILT_IN[2], BUILT_IN[9]
 SERVICES, EVENTS, SERVICE_ACCOUNTS, CLAIMS, NODES = BUILT_IN[3], BUILT_IN[4], BUILT_IN[5], BUILT_IN[6], BUILT_IN[10]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.fakes.kubernetes import access, discovery, kubeconfig, refusals, requests
+from tests.fakes.kubernetes import access, discovery, jobs, kubeconfig, refusals, requests
 from tests.fakes.kubernetes.access import MASTERS, User
 from tests.fakes.kubernetes.answers import Answers
 from tests.fakes.kubernetes.cluster import Cluster
@@ -139,6 +139,8 @@ class Server:
         user = self._user(request)
         if request.method == "GET" and (told := discovery.described(self.cluster.kinds, path)) is not None:
             return web.json_response(told)
+        if request.method == "GET" and path == jobs.DESCRIPTION_PATH:
+            return web.json_response(jobs.description(self._settings.minor_version))
         if request.method == "POST" and path.endswith("reviews"):
             given = await requests.body(request) or {}
             if (review := discovery.review(self.cluster.rules, user, path, given)) is not None:

@@ -6,8 +6,8 @@ import logging
 import uuid
 from typing import Any
 
-from tests.fakes.kubernetes import admission, defaults, patches, pod_admission, quotas, refusals, selectors
-from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, Kind, Kinds, of_definition
+from tests.fakes.kubernetes import admission, defaults, jobs, patches, pod_admission, quotas, refusals, selectors
+from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, JOBS, Kind, Kinds, of_definition
 from tests.fakes.kubernetes.store import Change, Object, Store
 from tests.fakes.kubernetes.webhooks import Webhooks
 
@@ -25,6 +25,8 @@ class Verbs:
         #: "prune" as a real server, or "refuse": 422 on unknown fields.
         self.unknown_fields = "prune"
         self.webhooks = Webhooks()
+        #: Fields of a Job's spec that this version of the server lacks.
+        self.absent_job_fields: frozenset[str] = frozenset()
         #: Names of written events; repeated ones are counted.
         self._told: dict[tuple[str, str, str, str], str] = {}
         #: Names of pruned fields, for the answer's warnings.
@@ -58,7 +60,7 @@ class Verbs:
             metadata.pop(name, None)
         if kind.has_status:
             obj.pop("status", None)
-        obj = defaults.filled(kind, obj)
+        obj = self.webhooks.mutated(kind, defaults.filled(kind, obj))
         metadata = obj["metadata"]
         admission.require_valid(kind, obj)
         address = (namespace, metadata["name"])
@@ -69,6 +71,9 @@ class Verbs:
             metadata["generation"] = 1
         if kind.namespaced:
             metadata["namespace"] = namespace
+        if kind.key == JOBS.key:
+            obj = jobs.with_selector(obj)
+            jobs.without_absent(obj, self.absent_job_fields)
         self.webhooks.require_admitted(kind)
         pod_admission.require_admitted(self.store, kind, obj)
         quotas.require_room(self.store, kind, obj)
@@ -263,6 +268,8 @@ class Verbs:
             )
         obj = {**given, "apiVersion": api_version, "kind": name, "metadata": metadata}
         obj, unknown = admission.shaped(kind, obj, self.unknown_fields == "refuse")
+        if kind.key == JOBS.key:
+            unknown += jobs.without_absent(obj, self.absent_job_fields)
         if unknown and strict:
             told = ", ".join(f'unknown field "{path}"' for path in unknown)
             raise refusals.bad_request(
@@ -306,6 +313,8 @@ class Verbs:
         if kind.key == "pods" and _fixed_part(current["spec"]) != _fixed_part(obj["spec"]):
             told = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, …"
             raise refusals.invalid("Pod", "", name, [("spec", "FieldValueForbidden", told)])
+        if kind.key == JOBS.key and (wrong := jobs.changed_for_good(current["spec"], obj["spec"])):
+            raise refusals.invalid("Job", "batch", name, [(wrong, "FieldValueInvalid", "field is immutable")])
         if kind.kind == "AdaptDLJob" and current.get("spec") != obj.get("spec"):
             told = 'admission webhook "adaptdl-validator" denied the request: updates to job spec are not allowed'
             raise refusals.Refused(422, "Invalid", told)

@@ -128,6 +128,7 @@ async def test_second_submission_does_not_restart_job(cluster: Cluster) -> None:
         ({"signal": 9}, JobState.FAILED, {"exit_code": None, "signal": 9}),
         ({"lost": True}, JobState.LOST, {}),
         ({"preempted": True}, JobState.PREEMPTED, {}),
+        ({"preempted": True, "uncounted": True}, JobState.PREEMPTED, {"is_uncounted": True}),
         ({"cancelledByPerson": True}, JobState.CANCELLED, {}),
         ({}, JobState.SUCCEEDED, {"exit_code": 0}),
     ],

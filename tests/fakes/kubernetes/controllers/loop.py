@@ -38,6 +38,9 @@ class Controller:
         """Take the next step for one object."""
         raise NotImplementedError
 
+    def gone(self, namespace: str, name: str) -> None:
+        """Called for an object that is deleted, or being deleted."""
+
     def owner(self, obj: Object) -> str | None:
         """The name of the job that owns another object."""
         for reference in obj["metadata"].get("ownerReferences") or []:
@@ -78,6 +81,7 @@ class Controller:
         for namespace, name in due if kind else ():
             job = self.verbs.find(kind, namespace, name) if kind else None
             if job is None or "deletionTimestamp" in job["metadata"]:
+                self.gone(namespace, name)
                 continue
             try:
                 self.look(job)

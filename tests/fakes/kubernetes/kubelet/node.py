@@ -65,9 +65,20 @@ class Nodes:
             marking = f"Marking for deletion Pod {namespace}/{pod_name}"
             self._verbs.event(pod, "TaintManagerEviction", marking, source="taint-eviction-controller")
             life = self.life(pod)
-            self._verbs.remove_now(PODS, namespace, pod_name)
+            if pod["metadata"].get("finalizers"):
+                self._fail(pod)
+            else:
+                self._verbs.remove_now(PODS, namespace, pod_name)
             for running in list(life.running.values()) if life else ():
                 running.kill()
+
+    def _fail(self, pod: Object) -> None:
+        """Fail and delete a pod that a finalizer keeps, as the pod garbage collector does for a removed node."""
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        told = statuses.condition("DisruptionTarget", True, "DeletionByPodGC", "PodGC: node no longer exists")
+        held = statuses.conditions(pod["status"].get("conditions") or [], [told])
+        self._verbs.set_status(PODS, namespace, name, {**pod["status"], "phase": "Failed", "conditions": held})
+        self._verbs.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
 
     def find(self, name: str) -> None:
         self._cluster.lost_nodes.discard(name)

@@ -1,0 +1,120 @@
+"""Kueue, which suspends the jobs of its queues until a queue admits them: which jobs it took back, and its queues."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.cluster import Cluster
+from nni_manager.kubernetes.api.names import KUEUE, Resource
+from nni_manager.kubernetes.fields import QUEUE_LABEL
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
+
+#: Versions of its API, the best first; 0.15 and newer serve the first.
+_VERSIONS = ("v1beta2", "v1beta1")
+
+
+def is_suspended(job: Object) -> bool:
+    """Whether a queue holds the job: before its turn, or after Kueue gave its place to another."""
+    spec, labels = job.get("spec") or {}, (job.get("metadata") or {}).get("labels") or {}
+    is_stopped = spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend")
+    return bool(is_stopped and QUEUE_LABEL in labels)
+
+
+async def find_workloads(cluster: Cluster) -> Resource | None:
+    """The kind Workload in a version that the cluster serves; None: it has no Kueue."""
+    group = await cluster.get(f"/apis/{KUEUE}") or {}
+    served = [one["version"] for one in group.get("versions") or ()]
+    version = next((one for one in _VERSIONS if one in served), None)
+    return Resource(KUEUE, version, "workloads", "Workload") if version else None
+
+
+def waiting(found: Observation, job: Object, workload: Object | None) -> Observation:
+    """The report on a suspended job with the reason of its Workload; None: the Workload is not known yet.
+
+    A job that Kueue will never admit is FAILED.
+    """
+    if workload is None:
+        return dataclasses.replace(found, wait=_queued(job, {}))
+    if (refused := refusal(workload)) is not None:
+        reason, message = refused
+        return dataclasses.replace(
+            found,
+            state=JobState.FAILED,
+            cause=Reason.SUBMIT_REJECTED,
+            native_reason=reason,
+            message=message,
+            wait=None,
+        )
+    told = _condition(workload, "QuotaReserved", "False") or _condition(workload, "Admitted", "False") or {}
+    return dataclasses.replace(found, wait=_queued(job, told))
+
+
+def _queued(job: Object, told: dict[str, Any]) -> Wait:
+    """The wait of a job in its queue. `told`: the condition of its Workload with the reason; empty: none yet."""
+    meta = job["metadata"]
+    queue, reason = str(meta["labels"][QUEUE_LABEL]), str(told.get("reason") or "")
+    if not told:
+        sentence = f"{job.get('kind')} {meta['name']} waits in Kueue's queue {queue}"
+    else:
+        sentence = f"Kueue's queue {queue}: {told.get('message') or reason}"
+    return Wait(code=WaitCode.QUOTA, sentence=sentence, details={"queue": queue, "reason": reason})
+
+
+def refusal(workload: Object) -> tuple[str, str] | None:
+    """The reason why Kueue will never admit a Workload as it is, and a sentence; None: it may."""
+    if workload["spec"].get("active") is False:
+        sentence = evicted(workload) or "The workload is deactivated"
+        return "Deactivated", f"Kueue deactivated the job: {sentence}"
+    told = _condition(workload, "QuotaReserved", "False") or {}
+    if told.get("reason") == "ExceedsMaxQuota":
+        return "ExceedsMaxQuota", f"Kueue never admits the job: {told.get('message')}"
+    return None
+
+
+def evicted(workload: Object) -> str:
+    """Why Kueue took the place of a job; empty: it did not."""
+    return str((_condition(workload, "Evicted", "True") or {}).get("message") or "")
+
+
+def was_preempted(workload: Object | None) -> bool:
+    """Whether a queued job was admitted before, and another took its place."""
+    told = _condition(workload, "Evicted", "True") if workload is not None else None
+    return told is not None and told.get("reason") == "Preempted"
+
+
+def _condition(workload: Object, kind: str, status: str) -> dict[str, Any] | None:
+    held = (workload.get("status") or {}).get("conditions") or ()
+    return next((one for one in held if (one.get("type"), one.get("status")) == (kind, status)), None)
+
+
+async def queue_there(cluster: Cluster, queue: str | None) -> list[PreflightFinding]:
+    """A finding if the section's queue does not exist. Raises Refusal and PlatformUnavailable."""
+    if queue is None:
+        return []
+    if (workloads := await find_workloads(cluster)) is None:
+        sentence = "the cluster has no Kueue: queueName has no effect, and jobs start at once"
+        return [PreflightFinding(Severity.WARNING, "queueName", sentence, "install Kueue, or remove queueName")]
+    try:
+        found = await cluster.find(dataclasses.replace(workloads, plural="localqueues", kind="LocalQueue"), queue)
+    except Refusal as refusal:
+        if refusal.status != 403:
+            raise
+        return []
+    if found is not None:
+        return await _rights(cluster, workloads)
+    sentence = f"namespace {cluster.namespace} has no LocalQueue {queue}: jobs would wait forever"
+    fix = "correct queueName; `kubectl get localqueue` lists the queues"
+    return [PreflightFinding(Severity.WRONG, "queueName", sentence, fix)]
+
+
+async def _rights(cluster: Cluster, workloads: Resource) -> list[PreflightFinding]:
+    if await cluster.may("list", workloads) and await cluster.may("watch", workloads):
+        return []
+    sentence = "the account may not list and watch workloads (kueue.x-k8s.io): why Kueue holds a job is not shown"
+    return [PreflightFinding(Severity.WARNING, "rights", sentence)]

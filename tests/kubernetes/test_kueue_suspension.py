@@ -1,0 +1,63 @@
+"""Suspension of queued jobs, of any kind: before they ran it is a wait, afterwards a preemption that is not counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
+from nni_manager.domain.service import WaitCode
+from nni_manager.kubernetes.api.names import REPORTS
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+
+pytestmark = pytest.mark.unit
+
+_QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
+_EVICTED = [{"type": "Evicted", "status": "True", "reason": "Preempted", "message": "another's turn"}]
+
+
+def job(labels: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {"kind": "TFJob", "metadata": {"name": "n", "labels": labels}, "spec": spec}
+
+
+def pod(phase: str, code: int) -> dict[str, Any]:
+    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    meta = {"name": "n-worker-0", "labels": {REPORTS: "first"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    statuses = [{"name": "c", "state": ended if phase == "Failed" else {"running": {}}}]
+    return {"metadata": meta, "spec": {}, "status": {"phase": phase, "containerStatuses": statuses}}
+
+
+def report(found: dict[str, Any], *pods: dict[str, Any], **fields: Any) -> Observation:
+    memory = JobMemory(job_name="j", name="n", uid="", container="c", object=found, **fields)
+    memory.pods = {one["metadata"]["name"]: one for one in pods}
+    return memory.report(lambda _: Observation(state=JobState.PENDING), 1000.0)[0]
+
+
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"runPolicy": {"suspend": True}}])
+def test_suspended_job_that_never_ran_waits_for_its_queue(spec: dict[str, Any]) -> None:
+    found = report(job(_QUEUED, **spec))
+    assert found.state is JobState.PENDING and found.wait is not None
+    assert (found.wait.code, found.wait.sentence) == (WaitCode.QUOTA, "TFJob n waits in Kueue's queue team")
+
+
+@pytest.mark.parametrize("code", [0, 1, 143])
+def test_job_suspended_after_it_ran_is_uncounted(code: int) -> None:
+    suspended = job(_QUEUED, runPolicy={"suspend": True})
+    assert report(suspended, pod("Running", code), has_run=True).state is JobState.RUNNING, "its pod still ends"
+    found = report(suspended, pod("Failed", code), has_run=True)
+    assert (found.state, found.is_uncounted, found.native_reason) == (JobState.PREEMPTED, True, "Suspended")
+    assert found.message == "TFJob n was suspended by its queue while it ran"
+    assert report(suspended, has_run=True).state is JobState.PREEMPTED, "its pod is gone"
+
+
+def test_preemption_is_known_by_the_workload_alone() -> None:
+    workload = {"spec": {"active": True}, "status": {"conditions": _EVICTED}}
+    found = report(job(_QUEUED, suspend=True), workload=workload)
+    assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, True)
+    assert found.message.endswith("while it ran: another's turn")
+
+
+def test_suspension_without_a_queue_is_left_to_its_user() -> None:
+    assert report(job({}, suspend=True), has_run=True).state is JobState.RUNNING

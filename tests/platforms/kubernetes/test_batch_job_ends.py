@@ -1,0 +1,150 @@
+"""Ends of Jobs and their pods: status, reason, retry, exit code and sentence; and states before the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nni_manager.domain.attempt import Observation
+from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import WaitCode
+from nni_manager.domain.trial import explain, outcome
+from nni_manager.domain.trial_status import TrialStatus
+from nni_manager.kubernetes.jobs.job_memory import JobMemory
+from nni_manager.platforms.kubernetes.states import report
+
+pytestmark = pytest.mark.unit
+
+_MOMENT = "2026-01-01T00:00:09Z"
+_BACKOFF = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_DISRUPTED = ("PodFailurePolicy", "Pod n/j-x has condition DisruptionTarget matching FailJob rule at index 0")
+
+
+def job(*true: str, reason: str = "", message: str = "", **status: Any) -> dict[str, Any]:
+    """A Job with conditions; all have the same reason and message."""
+    told = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": _MOMENT}
+    conditions = [{**told, "type": kind} for kind in true]
+    return {"kind": "Job", "metadata": {"name": "j"}, "status": {"conditions": conditions, **status}}
+
+
+def failed(reason: str, message: str) -> dict[str, Any]:
+    return job("FailureTarget", "Failed", reason=reason, message=message, startTime="2026-01-01T00:00:01Z")
+
+
+def pod(code: int | None = None, word: str = "Error", disrupted: str = "", **status: Any) -> dict[str, Any]:
+    ended = {"terminated": {"exitCode": code, "reason": word, "finishedAt": _MOMENT, "message": "the last line"}}
+    conditions = [{"type": "DisruptionTarget", "status": "True", "reason": disrupted}] if disrupted else []
+    statuses = [{"name": "trial", "state": ended}] if code is not None else []
+    told = {"phase": "Failed", "containerStatuses": statuses, "conditions": conditions, **status}
+    return {"metadata": {"name": "j-x"}, "spec": {"nodeName": "node-1"}, "status": told}
+
+
+def followed(found: dict[str, Any], *pods: dict[str, Any]) -> Observation:
+    memory = JobMemory(job_name="trial", name="j", uid="", container="trial", object=found, has_all_pods=True)
+    memory.pods = {one["metadata"]["name"]: one for one in pods}
+    return memory.report(report, 1000.0)[0]
+
+
+@pytest.mark.parametrize(
+    ("found", "pods", "status", "reason", "code", "sentence"),
+    [
+        (job("SuccessCriteriaMet", "Complete"), [], TrialStatus.SUCCEEDED, Reason.NONE, None, "Complete"),
+        (
+            failed(*_BACKOFF),
+            [pod(1)],
+            TrialStatus.FAILED,
+            Reason.USER_CODE,
+            1,
+            "Job has reached the specified backoff limit; pod j-x: Error",
+        ),
+        (
+            failed(*_BACKOFF),
+            [pod(137, "OOMKilled")],
+            TrialStatus.FAILED,
+            Reason.OUT_OF_MEMORY,
+            137,
+            "Job has reached the specified backoff limit; pod j-x: OOMKilled",
+        ),
+        (failed(*_BACKOFF), [], TrialStatus.FAILED, Reason.USER_CODE, None, _BACKOFF[1]),
+        (
+            failed(*_BACKOFF),
+            [pod(reason="OutOfcpu", message="no room")],
+            TrialStatus.WAITING,
+            Reason.PREEMPTED,
+            None,
+            "Job has reached the specified backoff limit; pod j-x: OutOfcpu; no room",
+        ),
+        (
+            failed(*_DISRUPTED),
+            [pod(143, disrupted="PreemptionByScheduler")],
+            TrialStatus.WAITING,
+            Reason.PREEMPTED,
+            143,
+            f"{_DISRUPTED[1]}; pod j-x: PreemptionByScheduler",
+        ),
+        (
+            failed(*_DISRUPTED),
+            [pod(1, disrupted="EvictionByEvictionAPI")],
+            TrialStatus.WAITING,
+            Reason.PREEMPTED,
+            1,
+            f"{_DISRUPTED[1]}; pod j-x: EvictionByEvictionAPI",
+        ),
+        (failed(*_DISRUPTED), [], TrialStatus.WAITING, Reason.PREEMPTED, None, _DISRUPTED[1]),
+        (
+            failed("PodFailurePolicy", "Container trial for pod n/j-x failed with exit code 3 matching FailJob rule"),
+            [pod(3)],
+            TrialStatus.FAILED,
+            Reason.USER_CODE,
+            3,
+            "Container trial for pod n/j-x failed with exit code 3 matching FailJob rule; pod j-x: Error",
+        ),
+    ],
+)
+def test_end_of_a_job_has_status_reason_and_sentence(
+    found: dict[str, Any],
+    pods: list[dict[str, Any]],
+    status: TrialStatus,
+    reason: Reason,
+    code: int | None,
+    sentence: str,
+) -> None:
+    seen = followed(found, *pods)
+    verdict = outcome(seen, None, platform_retries=1, user_retries=0)
+    assert (verdict.status, verdict.reason, seen.exit_code) == (status, reason, code)
+    assert explain(seen) == sentence
+    assert seen.ended_ms is not None
+
+
+@pytest.mark.parametrize(
+    ("found", "state"),
+    [
+        (job(), JobState.PENDING),
+        (job(active=1, ready=0), JobState.PENDING),
+        (job(active=1, ready=None), JobState.PENDING),
+        (job(active=1, ready=1), JobState.RUNNING),
+        (job("FailureTarget", reason="BackoffLimitExceeded", ready=0), JobState.RUNNING),
+        (job("SuccessCriteriaMet", ready=0), JobState.RUNNING),
+        (job("Suspended", reason="JobSuspended"), JobState.PENDING),
+        (job("SomebodysOwn", active=1), JobState.PENDING),
+        (job("SomebodysOwn"), JobState.UNKNOWN),
+    ],
+)
+def test_interim_condition_is_not_an_end(found: dict[str, Any], state: JobState) -> None:
+    assert report(found).state is state
+
+
+@pytest.mark.parametrize(
+    ("labels", "code", "sentence"),
+    [
+        ({}, WaitCode.SUBMITTED, "the Job is suspended"),
+        ({"kueue.x-k8s.io/queue-name": "team"}, WaitCode.QUOTA, "Job j waits in Kueue's queue team"),
+    ],
+)
+def test_suspended_job_states_its_wait(labels: dict[str, str], code: WaitCode, sentence: str) -> None:
+    found = job("Suspended")
+    found["metadata"]["labels"], found["spec"] = labels, {"suspend": True}
+    wait = followed(found).wait
+    assert wait is not None and (wait.code, wait.sentence) == (code, sentence)
