@@ -23,6 +23,9 @@ from trial_runner import protocol
 
 #: The oldest version with all features that we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
 OLDEST = (1, 16)
+#: The group of Kubeflow's newer kind TrainJob, and the advice for a cluster that serves it instead of an older kind.
+TRAINER = "trainer.kubeflow.org"
+_PLAIN_JOBS = "TrainJob of Kubeflow Trainer is not supported: use `platform: kubernetes`, which needs no operator"
 
 Findings = list[PreflightFinding]
 
@@ -87,7 +90,8 @@ class Preflight:
         found = [await self._version(cluster), *await self._namespace(cluster)]
         resource = await self._kind.find(cluster)
         if resource is None:
-            return [*found, PreflightFinding(Severity.WRONG, self._kind.kind, self._kind.missing())]
+            fix = _PLAIN_JOBS if await cluster.get(f"/apis/{TRAINER}") is not None else ""
+            return [*found, PreflightFinding(Severity.WRONG, self._kind.kind, self._kind.missing(), fix)]
         if self._kind.version not in ("", resource.version):
             sentence = f"the cluster does not serve {self._kind.version}; {resource.api_version} is used"
             fix = f"set apiVersion to {resource.version}"

@@ -18,6 +18,7 @@ from nni_manager.kubernetes.jobs import cluster_objects, job_memory, submission
 from nni_manager.platform_kit.contract import NoRoom, Severity
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
 from tests.fakes.kubernetes.certificates import Authority
+from tests.fakes.kubernetes.kinds import Kind
 from tests.fakes.kubernetes.kubeconfig import Credentials
 from tests.fakes.kubernetes.testing import until
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
@@ -220,6 +221,17 @@ async def test_restricted_namespace_is_found_by_preflight(
         found = await world.make(podTemplate=template, storage=None, channel="exec", **user).preflight()
         said = [one.sentence for one in found if one.severity is Severity.WRONG]
         assert [wrong in one for one in said] == ([True] if wrong else []), said
+
+
+async def test_cluster_with_trainer_alone_is_told_of_kubernetes(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world:
+        kinds = world.server.cluster.kinds
+        kinds.remove("tfjobs.kubeflow.org")
+        (missing,) = [one for one in await world.make().preflight() if one.severity is Severity.WRONG]
+        assert "has no kind TFJob" in missing.sentence and missing.fix == ""
+        kinds.add(Kind("trainer.kubeflow.org", "v1alpha1", "trainjobs", "TrainJob", schema={}))
+        (missing,) = [one for one in await world.make().preflight() if one.severity is Severity.WRONG]
+        assert "`platform: kubernetes`" in missing.fix
 
 
 async def test_a_server_of_another_authority_is_wrong_and_not_away(tmp_path: Path) -> None:
