@@ -177,4 +177,4 @@ async def test_a_trial_that_repeats_another_says_so(api: httpx.AsyncClient, worl
     again = await api.post(trials, json={"parameters": {"x": 4}, "repeats": origin})
     assert (await api.get(f"{trials}/{again.json()['id']}")).json()["repeats"] == origin
     unknown = await api.post(trials, json={"parameters": {"x": 4}, "repeats": "zzzzz"})
-    assert unknown.status_code == 404 and "no trial zzzzz to repeat" in unknown.json()["error"]
+    assert unknown.status_code == 404 and "cannot find trial zzzzz to repeat" in unknown.json()["error"]

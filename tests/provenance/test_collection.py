@@ -272,7 +272,7 @@ async def test_folder_without_git_says_so(tmp_path: Path) -> None:
     found = await look(tmp_path)
     assert found["commit"] == "" and "not in a git repository" in found["problem"]
     found = await repository.look(str(tmp_path), {"PATH": "/nowhere"}, _NO_SECRETS)
-    assert "no program git" in found["problem"]
+    assert "program git is not on the PATH" in found["problem"]
     assert (await look(tmp_path / "missing"))["problem"]
 
 

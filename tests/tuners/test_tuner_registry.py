@@ -68,11 +68,11 @@ def test_optimize_mode_is_accepted_without_effect(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("Radnom", "no tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE, .*className"),
-        ("zzz", "no tuner 'zzz'; use one of"),
+        ("Radnom", "cannot find tuner 'Radnom', did you mean Random.*Random, GridSearch, TPE, .*className"),
+        ("zzz", "cannot find tuner 'zzz'; use one of"),
         ("NetworkMorphism", "NNI's tuner 'NetworkMorphism' is not available here"),
         ("ppotuner", "not available here"),
-        ("", "no tuner ''"),
+        ("", "cannot find tuner ''"),
     ],
 )
 def test_unknown_names_are_explained(name: str, words: str) -> None:
