@@ -52,7 +52,7 @@ class Place:
                     with contextlib.closing(sqlite3.connect(self._copy_of(path))) as copy:
                         source.backup(copy)
             elif path.is_dir():
-                shutil.copytree(path, self._copy_of(path), dirs_exist_ok=True)
+                shutil.copytree(path, self._copy_of(path), dirs_exist_ok=True, copy_function=_copy_if_there)
             elif not path.name.endswith(("-wal", "-shm")):
                 shutil.copy2(path, self._copy_of(path))
 
@@ -135,6 +135,12 @@ def _without_write(paths: list[Path]) -> Callable[[], None]:
                 path.chmod(mode)
 
     return mend
+
+
+def _copy_if_there(source: str, copy: str) -> None:
+    """Copies a file of a running keeper, which may remove it meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, copy)
 
 
 def _write(texts: dict[Path, str]) -> None:
