@@ -31,8 +31,9 @@ class Pending(Part):
     sentence: str = Field(
         min_length=1, description="Text of the reason, such as `0/3 nodes: insufficient nvidia.com/gpu`."
     )
-    code: Literal["GPU", "UNSCHEDULABLE", "IMAGE", "QUOTA"] = Field(
-        default="UNSCHEDULABLE", description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE` or `QUOTA`."
+    code: Literal["GPU", "UNSCHEDULABLE", "IMAGE", "QUOTA", "QUEUED", "HELD"] = Field(
+        default="UNSCHEDULABLE",
+        description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE`, `QUOTA`, `QUEUED` or `HELD`.",
     )
 
 
