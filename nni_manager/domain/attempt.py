@@ -33,8 +33,9 @@ class Observation:
     #: The platform's own reason, e.g. ``OOMKilled`` or ``Preempted``: shown to the user, never a basis of decisions.
     native_reason: str = ""
     #: The cause, by which the manager decides; None: state, exit code and stderr are enough. An adapter sets
-    #: OUT_OF_MEMORY, by a table of native reasons, and SUBMIT_REJECTED for a job with containers that cannot be made;
-    #: the manager sets the others, from its own actions and the reports of trial runners.
+    #: OUT_OF_MEMORY, by a table of native reasons; SUBMIT_REJECTED for a job with containers that cannot be made; and
+    #: TIMEOUT with FAILED for a job that the platform's own time limit ended. The message then names the limit and the
+    #: setting to raise. The manager sets the others, from its own actions and the reports of trial runners.
     cause: Reason | None = None
     #: One sentence for the user.
     message: str = ""

@@ -1,7 +1,7 @@
 """Decides how an attempt ended, from the platform's report on the job and the runner's on the command.
 
 The runner knows how the user's command ended; the platform knows its own actions. If they disagree, the platform is
-right about its actions (preempted, lost, out of memory) and the runner about the command.
+right about its actions (preempted, lost, out of memory, timeout) and the runner about the command.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
-        explained = replace(word, native_reason=platform.native_reason, cause=platform.cause)
+        message = platform.message if platform.cause is Reason.TIMEOUT else word.message
+        explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message=message)
         believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     if fits:

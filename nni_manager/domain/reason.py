@@ -23,5 +23,6 @@ class Reason(StrEnum):
     CANCELLED_THERE = "CANCELLED_THERE"
     USER_REQUEST = "USER_REQUEST"
     ASSESSOR = "ASSESSOR"
+    #: `maxTrialDuration` (EARLY_STOPPED), or the training service's own limit (FAILED).
     TIMEOUT = "TIMEOUT"
     EXPERIMENT_STOPPED = "EXPERIMENT_STOPPED"

@@ -32,6 +32,10 @@ class WaitCode(StrEnum):
     IMAGE = "IMAGE"
     #: A quota or limit of the account is reached.
     QUOTA = "QUOTA"
+    #: Other jobs are before it in the platform's queue. Details, if known: `position`, `startsAt`.
+    QUEUED = "QUEUED"
+    #: A user or administrator of the platform holds it, and must release it.
+    HELD = "HELD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,6 +90,8 @@ def outcome(
         return _STOPPED[asked]
     if has_final and report.state in (JobState.LOST, JobState.PREEMPTED):
         return Outcome(status=TrialStatus.SUCCEEDED, message=_UNSEEN.format(explain(report)))
+    if has_final and report.cause is Reason.TIMEOUT:
+        return Outcome(status=TrialStatus.SUCCEEDED, message=_CUT_SHORT.format(explain(report)))
     if report.state is JobState.CANCELLED:  # ended at the platform by a user: no further attempt
         return Outcome(status=TrialStatus.SYS_CANCELED, reason=Reason.CANCELLED_THERE)
     if report.state in (JobState.LOST, JobState.PREEMPTED):
@@ -113,7 +115,8 @@ _STOPPED = {
 }
 #: A trial with a final result is not run again.
 _UNSEEN = "its end was not observed ({}); it counts as successful, because its final result is stored"
-_USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY})
+_CUT_SHORT = "a time limit ended it ({}); it counts as successful, because its final result is stored"
+_USER_FAILURES = frozenset({Reason.USER_CODE, Reason.OUT_OF_MEMORY, Reason.GPU_OUT_OF_MEMORY, Reason.TIMEOUT})
 
 
 def ignored_finals(count: int) -> str:
@@ -126,7 +129,7 @@ def ignored_finals(count: int) -> str:
 
 def failure_reason(report: Observation) -> Reason:
     """The reason of a failed attempt: by its cause, then by the end of its stderr."""
-    if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH):
+    if report.cause in (Reason.SUBMIT_REJECTED, Reason.VERSION_MISMATCH, Reason.TIMEOUT):
         return report.cause
     words = report.stderr_tail
     if protocol.OTHER_PYTHON_MARK in words:
@@ -173,9 +176,10 @@ _WORDS = {
     Reason.CANCELLED_THERE: "it was ended at the training service",
     Reason.USER_REQUEST: "a user ended it",
     Reason.ASSESSOR: "the assessor ended it early",
-    Reason.TIMEOUT: "it reached maxTrialDuration",
+    Reason.TIMEOUT: "a time limit of the training service ended it",
     Reason.EXPERIMENT_STOPPED: "it ended because the experiment was stopped",
 }
+_STOPPED_LATE = "it reached maxTrialDuration"
 #: Final state of a job → the reason that the state implies.
 _REASONS = {
     JobState.FAILED: Reason.USER_CODE,
@@ -198,12 +202,15 @@ _MAY_BE_THERE = (
 _MISSING = re.compile(r"(?:not found: (?P<last>\S+)|: (?P<name>[^:]+): (?:command )?not found)$")
 
 
-def reason_in_words(reason: str | None, message: str, last_words: str = "") -> str:
+def reason_in_words(reason: str | None, message: str, last_words: str = "", status: str = "") -> str:
     """A reason as text: ``its command failed, exit code 1: ValueError: no rate (USER_CODE)``. May be empty.
 
-    `last_words`: the line of the trial's stderr that shows the cause, or empty.
+    `last_words`: the line of the trial's stderr that shows the cause, or empty. `status`: the trial's, which says whose
+    time limit a TIMEOUT was.
     """
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
+    if reason == Reason.TIMEOUT and status == TrialStatus.EARLY_STOPPED:
+        words = _STOPPED_LATE
     how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
     return f"{how} ({reason})" if reason else message
 
@@ -213,7 +220,7 @@ def explanation(trial: Mapping[str, Any]) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
     asked = f"asked to stop: {trial['stopRequest']}" if trial["stopRequest"] and not trial["endedMs"] else ""
-    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"]) or asked
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"], trial["status"]) or asked
 
 
 def _seen(message: str, last_words: str) -> str:

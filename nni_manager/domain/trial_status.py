@@ -17,7 +17,7 @@ class TrialStatus(StrEnum):
     UNKNOWN = "UNKNOWN"
     #: Exit code 0.
     SUCCEEDED = "SUCCEEDED"
-    #: Its own code failed, or its job was refused.
+    #: Its own code failed, its job was refused, or a time limit of its platform ended it.
     FAILED = "FAILED"
     #: A user asked, or the experiment was stopped.
     USER_CANCELED = "USER_CANCELED"

@@ -37,6 +37,7 @@ class Row:
 FORGOTTEN = "the scripted cluster has forgotten this job"
 DISPLACED = "the scripted cluster gave the job's place to another"
 REMOVED = "the job was cancelled in the scripted cluster"
+LIMIT = "the time limit of the scripted cluster ended the job; remove timedOut from its rule"
 ROWS = {
     "exit 0": Row(rule={"result": 0.5}, attempt={"state": "SUCCEEDED", "exitCode": 0, "signal": None}),
     "exit 3": Row(
@@ -79,6 +80,9 @@ ROWS = {
         attempt={"state": "CANCELLED", "reason": "Quota", "cause": None},
     ),
     "removed twice": Row(rule={"cancelledByPerson": True}, attempt={"state": "CANCELLED"}, message=REMOVED, befalls=2),
+    "timed out": Row(
+        rule={"timedOut": True}, message=LIMIT, attempt={"state": "FAILED", "cause": "TIMEOUT", "exitCode": None}
+    ),
     "refused": Row(
         rule={"refuseSubmit": "no such queue"},
         message="no such queue",
@@ -92,6 +96,7 @@ STOP = "USER_CANCELED EXPERIMENT_STOPPED"
 MEMORY, GPU = "FAILED OUT_OF_MEMORY", "FAILED GPU_OUT_OF_MEMORY"
 THERE = "SYS_CANCELED CANCELLED_THERE"
 TAKEN, GONE, REFUSED = "SYS_CANCELED PREEMPTED", "SYS_CANCELED LOST", "FAILED SUBMIT_REJECTED"
+EXPIRED = "FAILED TIMEOUT"
 #: No command runs while a job is submitted, so neither assessor nor maxTrialDuration can end its first attempt. A later
 #: attempt: `test_assessor_verdict_holds_when_the_next_attempt_is_refused`.
 NEVER = REFUSED
@@ -110,6 +115,7 @@ TABLE = {
     "lost twice": (GOOD, USER, BAD, LONG, STOP),
     "removed": (THERE, USER, BAD, LONG, STOP),
     "removed twice": (THERE, USER, BAD, LONG, STOP),
+    "timed out": (EXPIRED, USER, BAD, LONG, STOP),
     "refused": (REFUSED, USER, NEVER, NEVER, STOP),
 }
 #: Reason → `stopRequest` in the API.

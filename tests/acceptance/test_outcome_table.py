@@ -65,7 +65,7 @@ def _check_cell(view: View, row: str, column: str) -> None:
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
     _check_attempts(ROWS[row], trial, is_asked=column != "no request")
     state, why = view.rows[row]
-    assert (state, _without_results(why)) == (status, reason_in_words(reason, message, trial["lastWords"]))
+    assert (state, _without_results(why)) == (status, reason_in_words(reason, message, trial["lastWords"], status))
     assert trial["lastWords"] == (ROWS[row].rule.get("stderr", "").strip() if status == "FAILED" else "")
     if column != "experiment stop":  # for the tuner, requeued trials have not ended: see below
         assert view.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
@@ -216,7 +216,7 @@ def test_stop_request_during_an_outage_is_sent_after_it(scenarios: Scenarios, co
     assert asked.rows["only"] == ("RUNNING", f"asked to stop: {request('exit 3', column)}")
     assert asked.state["status"] == ("STOPPING" if column == "experiment stop" else "NO_MORE_TRIAL")
     assert asked.state["hold"]["code"] == "PLATFORM_UNAVAILABLE"
-    assert over.rows["only"] == (status, reason_in_words(reason, "cancelled on request"))
+    assert over.rows["only"] == (status, reason_in_words(reason, "cancelled on request", status=status))
     assert over.trials["only"]["attempts"][0]["state"] == "CANCELLED"
     assert over.state["counts"] == {status: 1}
     log = (scenarios.daemon.data / over.state["id"] / "log" / "nnimanager.log").read_text()

@@ -31,10 +31,24 @@ OOM = Observation(
     cause=Reason.OUT_OF_MEMORY,
     message="the container was killed",
 )
+TOO_LONG = Observation(
+    state=JobState.FAILED,
+    native_reason="DeadlineExceeded",
+    cause=Reason.TIMEOUT,
+    message="the limit of 1 h is over; raise timeLimit",
+)
 PREEMPTED = Observation(state=JobState.PREEMPTED, native_reason="Preempted")
 LOST = Observation(state=JobState.LOST)
 CANCELLED = Observation(state=JobState.CANCELLED)
-PLATFORM = {"ok": OK, "exit 1": EXIT_1, "oom": OOM, "preempted": PREEMPTED, "lost": LOST, "cancelled": CANCELLED}
+PLATFORM = {
+    "ok": OK,
+    "exit 1": EXIT_1,
+    "oom": OOM,
+    "too long": TOO_LONG,
+    "preempted": PREEMPTED,
+    "lost": LOST,
+    "cancelled": CANCELLED,
+}
 
 
 def word(exit_code: int | None = None, signal: int | None = None, stderr: str = "") -> RunnerExit:
@@ -72,6 +86,8 @@ def test_end_by_the_runner_alone(runner: RunnerExit) -> None:
         ("exit 1", "15", "FAILED", 1, None, True),  # another process of the job failed, and this one was stopped for it
         ("oom", "9", "FAILED", None, 9, True),
         ("oom", "0", "SUCCEEDED", 0, None, False),
+        ("too long", "0", "SUCCEEDED", 0, None, False),
+        ("too long", "15", "FAILED", None, 15, True),
         ("preempted", "0", "SUCCEEDED", 0, None, False),
         ("preempted", "1", "PREEMPTED", None, None, True),
         ("preempted", "15", "PREEMPTED", None, None, True),
@@ -102,6 +118,13 @@ def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:
     assert found.report.stderr_tail == "last words"
     assert (found.report.started_ms, found.report.ended_ms) == (3, 7)
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
+
+
+def test_time_limit_of_the_platform_is_the_message() -> None:
+    found = weigh(TOO_LONG, word(signal=15, stderr="step 9"))
+    assert found is not None
+    assert (found.report.message, found.report.stderr_tail) == (TOO_LONG.message, "step 9")
+    assert (found.report.signal, failure_reason(found.report)) == (15, Reason.TIMEOUT)
 
 
 @pytest.mark.parametrize("exit_code", [66, 67])

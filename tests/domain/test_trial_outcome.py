@@ -27,6 +27,9 @@ LOST = Observation(state=JobState.LOST)
 REFUSED = Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, message="no such queue")
 UNSTARTED = Observation(state=JobState.FAILED, exit_code=126, cause=Reason.RUNNER_FAILED, message="no such folder")
 OTHER_PYTHON = f"a warning\n{protocol.OTHER_PYTHON_MARK}3.11, and this is Python 3.9 (/usr/bin/python3): put it …\n"
+TOO_LONG = Observation(
+    state=JobState.FAILED, signal=15, cause=Reason.TIMEOUT, message="the limit of 1 h is over; raise timeLimit"
+)
 MISMATCH = Observation(state=JobState.FAILED, cause=Reason.VERSION_MISMATCH, message="trial runs 0.5, manager 0.6")
 
 EVIDENCE = {
@@ -41,6 +44,7 @@ EVIDENCE = {
     "lost": LOST,
     "refused": REFUSED,
     "mismatch": MISMATCH,
+    "too long": TOO_LONG,
     "unstarted": UNSTARTED,
 }
 
@@ -72,6 +76,8 @@ UNASKED = {
     ("lost", 1): ("WAITING", "LOST"),
     ("refused", 0): ("FAILED", "SUBMIT_REJECTED"),
     ("refused", 1): ("FAILED", "SUBMIT_REJECTED"),
+    ("too long", 0): ("FAILED", "TIMEOUT"),
+    ("too long", 1): ("WAITING", "TIMEOUT"),
     ("unstarted", 0): ("FAILED", "RUNNER_FAILED"),
     ("unstarted", 1): ("WAITING", "RUNNER_FAILED"),
     ("mismatch", 0): ("FAILED", "VERSION_MISMATCH"),
@@ -110,6 +116,8 @@ def test_every_evidence_stands_in_the_table() -> None:
         ("lost", 1, 0, "WAITING"),
         ("exit 1", 5, 0, "FAILED"),
         ("exit 1", 0, 1, "WAITING"),
+        ("too long", 5, 0, "FAILED"),
+        ("too long", 0, 1, "WAITING"),
         ("unstarted", 0, 5, "FAILED"),
         ("unstarted", 1, 0, "WAITING"),
         ("lost", -1, 0, "SYS_CANCELED"),
@@ -125,16 +133,17 @@ def test_accounts_are_separate(evidence: str, platform_left: int, user_left: int
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_trial_with_final_result_is_not_run_again(evidence: str, left: int) -> None:
     found = outcome(EVIDENCE[evidence], None, platform_retries=left, user_retries=left, has_final=True)
-    if evidence in ("preempted", "uncounted", "lost"):
+    if evidence in ("preempted", "uncounted", "lost", "too long"):
         assert (found.status, found.reason) == (TrialStatus.SUCCEEDED, Reason.NONE)
-        assert f"its end was not observed ({explain(EVIDENCE[evidence])})" in found.message
+        how = "a time limit ended it" if evidence == "too long" else "its end was not observed"
+        assert f"{how} ({explain(EVIDENCE[evidence])})" in found.message
     else:
         status, reason = UNASKED[evidence, left]
         assert found == Outcome(status=TrialStatus(status), reason=Reason(reason))
 
 
 @pytest.mark.parametrize("asked", StopRequest)
-@pytest.mark.parametrize("evidence", ["preempted", "uncounted", "lost"])
+@pytest.mark.parametrize("evidence", ["preempted", "uncounted", "lost", "too long"])
 def test_stop_request_keeps_meaning_with_final_result(evidence: str, asked: StopRequest) -> None:
     found = outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1, has_final=True)
     assert found == outcome(EVIDENCE[evidence], asked, platform_retries=1, user_retries=1)
@@ -157,6 +166,7 @@ def test_stop_request_keeps_meaning_with_final_result(evidence: str, asked: Stop
             Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED, stderr_tail="MemoryError"),
             "SUBMIT_REJECTED",
         ),
+        (replace(TOO_LONG, stderr_tail="MemoryError"), "TIMEOUT"),
     ],
 )
 def test_failures_are_sorted(report: Observation, reason: str) -> None:
@@ -177,6 +187,8 @@ def test_failures_are_sorted(report: Observation, reason: str) -> None:
         (Observation(state=JobState.PREEMPTED, native_reason="Evicted"), "Evicted"),
         (Observation(state=JobState.FAILED, cause=Reason.SUBMIT_REJECTED), "the training service refused its job"),
         (Observation(state=JobState.LOST), "its job was lost"),
+        (TOO_LONG, "the limit of 1 h is over; raise timeLimit"),
+        (Observation(state=JobState.FAILED, cause=Reason.TIMEOUT), "a time limit of the training service ended it"),
         (Observation(state=JobState.PREEMPTED), "the training service preempted it"),
         (Observation(state=JobState.FAILED), "its command failed"),
         (Observation(state=JobState.SUCCEEDED, exit_code=0), "exit code 0"),

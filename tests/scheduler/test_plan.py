@@ -447,6 +447,26 @@ def test_retries_are_paid_from_two_accounts(state: str, spent: tuple[int, int], 
     assert found.forgotten == ["nni_exp_exp1_trial_aaaaa"]
 
 
+LIMIT: dict[str, Any] = {"cause": "TIMEOUT", "message": "the limit of 1 h is over; raise timeLimit", "exit_code": 143}
+
+
+@pytest.mark.parametrize(
+    ("spent", "allowed", "decided"),
+    [((0, 0), 0, "FAILED"), ((0, 0), 1, "USER_CODE"), ((9, 1), 2, "USER_CODE"), ((0, 2), 2, "FAILED")],
+)
+def test_time_limit_of_the_platform_counts_as_trial_retry(spent: tuple[int, int], allowed: int, decided: str) -> None:
+    found = Plan(ended("aaaaa", "FAILED", **LIMIT), retries={"aaaaa": spent}, config=spec(max_trial_retries=allowed))
+    (record,) = [*found.records(Finish), *found.records(GiveUpAttempt)]
+    assert (getattr(record, "account", None) or record.status) == decided
+    assert LIMIT["message"] in (record.message if isinstance(record, Finish) else record.sentence)
+
+
+def test_time_limit_of_the_platform_keeps_final_result() -> None:
+    (record,) = Plan(ended("aaaaa", "FAILED", **LIMIT, has_final=True)).records(Finish)
+    assert (record.status, record.reason) == ("SUCCEEDED", "")
+    assert LIMIT["message"] in record.message
+
+
 def test_a_given_up_attempt_says_why_and_is_followed_at_once() -> None:
     found = Plan(ended("aaaaa", "LOST", attempt=2))
     (record,) = found.records(GiveUpAttempt)

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.service import ServiceStatus
+from nni_manager.domain.service import ServiceStatus, WaitCode
 from nni_manager.store.index import waiting_for
 from nni_manager.store.index.service_summary import ServiceSummary
 from nni_manager.store.index.waiting_for import WaitingFor
@@ -63,6 +63,12 @@ def test_first_waiting_trial_is_named_while_none_runs(connection: sqlite3.Connec
     assert waiting_for.load(connection, UP) == WaitingFor(sentence="gpu 0 is busy", since_ms=7)
     put_trial(connection, "ccccc", 2, "RUNNING")
     assert waiting_for.load(connection, UP) is None
+
+
+@pytest.mark.parametrize("code", [WaitCode.QUEUED, WaitCode.HELD])
+def test_trial_in_a_batch_queue_is_waited_for(connection: sqlite3.Connection, code: WaitCode) -> None:
+    put_trial(connection, "aaaaa", 0, "WAITING", code, "7 jobs before it")
+    assert waiting_for.load(connection, UP) == WaitingFor(sentence="7 jobs before it", since_ms=7)
 
 
 @pytest.mark.parametrize("code", ["", "CONCURRENCY", "SUBMITTED", "RETRY", "HOLD"])

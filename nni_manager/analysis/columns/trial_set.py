@@ -208,7 +208,8 @@ class TrialSet:
             self["failure"][position] = self._failure(failure)
             if any(told):
                 reason, message, last_words, wait = told
-                self.reasons[position] = wait or reason_in_words(reason, message, last_words)
+                status = STATUSES[int(self["status"][position])]
+                self.reasons[position] = wait or reason_in_words(reason, message, last_words, status)
 
     def _take_objects(self, positions: NDArray[np.int64], texts: Sequence[str | None]) -> None:
         places = [place for place, text in enumerate(texts) if text is not None]

@@ -241,7 +241,7 @@ def time_taken(trial: Trial) -> str:
 def why(trial: Trial) -> str:
     if trial["wait"]:
         return str(trial["wait"]["sentence"])
-    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"])
+    return reason_in_words(trial["reason"], trial["message"], trial["lastWords"], trial["status"])
 
 
 def _of(trials: Sequence[Trial], digits: int, *, with_place: bool = True) -> tuple[list[Column], list[Row]]:

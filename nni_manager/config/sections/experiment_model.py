@@ -114,7 +114,7 @@ class Experiment(Part):
         changeable=True,
     )
     max_trial_retries: int | None = _ours(
-        "Maximum number of retries after the trial's own code failed.",
+        "Maximum number of retries after the trial's own code failed, or after a time limit of its platform.",
         ge=0,
         marks={"shown": "0", "firstFormat": "maxTrialRetries"},
     )

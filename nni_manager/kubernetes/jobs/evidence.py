@@ -50,8 +50,9 @@ _TAKEN = frozenset(
 )
 #: Prefixes of the reasons when a kubelet has no room for a pod: `OutOfcpu`, `OutOfnvidia.com/gpu`.
 _NO_ROOM = "OutOf"
-#: The reason of a pod that exceeded its template's time limit.
-_TOO_LONG = "DeadlineExceeded"
+#: The reason of a pod or Job that exceeded its own time limit, and the next step.
+TOO_LONG = "DeadlineExceeded"
+RAISE_LIMIT = "raise activeDeadlineSeconds in the pod template, or in the policy of the cluster that sets it"
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
 #: Events that an operator sends for every job; they do not explain a wait.
@@ -157,13 +158,13 @@ def _refused(status: Object) -> str:
     if status.get("phase") != "Failed" or any(_terminated(one) for one in _statuses(status)):
         return ""
     reason = str(status.get("reason") or "Failed")
-    return "" if reason == _TOO_LONG else reason
+    return "" if reason == TOO_LONG else reason
 
 
 def failure(pods: Iterable[Object], container: str = "") -> PodEnd | None:
     """The pod end that explains the job's: the first failure not caused by the cluster, else one caused by it."""
     ends = [end for pod in pods if (end := pod_end(pod, container)) is not None]
-    bad = [end for end in ends if end.exit_code or end.is_taken or end.reason in ("Failed", _TOO_LONG)]
+    bad = [end for end in ends if end.exit_code or end.is_taken or end.reason in ("Failed", TOO_LONG)]
     return min(bad, key=lambda end: (end.is_taken and not end.failed_itself, end.ended_ms or 0), default=None)
 
 

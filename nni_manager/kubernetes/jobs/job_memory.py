@@ -158,7 +158,8 @@ class JobMemory:
 
         The operator may be down when one of its pods is evicted; the runner then sees only a signal.
         """
-        end = None if self.is_restarted or self.is_cancelled else self._end_of_reporter()
+        is_explained = self.is_restarted or self.is_cancelled or found.native_reason == evidence.TOO_LONG
+        end = None if is_explained else self._end_of_reporter()
         if end is None or not end.is_taken or end.failed_itself or end.exit_code == 0:
             self._taken_s = None
             return found, None
@@ -191,6 +192,8 @@ class JobMemory:
             return dataclasses.replace(found, place=where)
         was_taken = found.state is JobState.PREEMPTED
         end = evidence.failure(pods, self.container)
+        if not was_taken and evidence.TOO_LONG in (found.native_reason, end.reason if end else ""):
+            return _timed_out(dataclasses.replace(found, place=where), end)
         self.lacks_pods = (
             not was_taken and end is None and found.exit_code is None and found.cause is None and not self.has_all_pods
         )
@@ -298,6 +301,20 @@ def _reporter(pods: Iterable[Object]) -> Object | None:
     found = [pod for pod in pods if REPORTS in (pod["metadata"].get("labels") or {})]
     first = [pod for pod in found if pod["metadata"]["name"].endswith("-0")]
     return max(first or found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+
+
+def _timed_out(found: Observation, end: evidence.PodEnd | None) -> Observation:
+    """The report on a failed job whose own time limit, or that of its pod, has expired."""
+    of_pod = end.sentence if end is not None and end.reason == evidence.TOO_LONG else ""
+    return dataclasses.replace(
+        found,
+        exit_code=end.exit_code if end is not None and found.exit_code is None else found.exit_code,
+        native_reason=evidence.TOO_LONG,
+        cause=Reason.TIMEOUT,
+        message="; ".join(filter(None, (found.message.rstrip("."), of_pod, evidence.RAISE_LIMIT))),
+        stderr_tail=end.stderr_tail if end is not None else found.stderr_tail,
+        ended_ms=found.ended_ms or (end.ended_ms if end is not None else None),
+    )
 
 
 _LOST = Observation(state=JobState.LOST, native_reason="NotFound", message="it no longer exists in the cluster")

@@ -311,6 +311,15 @@ class ServiceContract:
             await seen(world, platform, handle, JobState.CANCELLED)
             await finish(world, platform, [other])
 
+    async def test_preemption_by_a_queue_is_not_counted(self, world: World) -> None:
+        """Item 30: a job whose place its queue gave to another is preempted, and no retry is counted."""
+        needs(world, Feature.QUEUE)
+        async with world.make() as platform:
+            handle, other = await running(world, platform, "a"), await running(world, platform, "b")
+            await world.displace(handle)
+            assert (await seen(world, platform, handle, JobState.PREEMPTED)).is_uncounted
+            await finish(world, platform, [other])
+
 
 async def _enters(platform: Platform[Any]) -> bool:
     """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""

@@ -47,6 +47,8 @@ class Feature(StrEnum):
     REPLICAS = "replicas"
     #: Users can end jobs by the platform's own means.
     PORTAL = "portal"
+    #: A queue that gives the place of a running job to another, which the job's retries do not count.
+    QUEUE = "queue"
     #: Foreign jobs with the name of one of ours: names are not unique, or others share the account.
     FOREIGN_JOBS = "foreign jobs"
     #: A connection, login or client that several experiments share.
@@ -220,6 +222,10 @@ class World(abc.ABC):
 
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         """Ends the running job by the platform's own means, as a user would. Unless Feature.PORTAL is absent."""
+        raise NotImplementedError
+
+    async def displace(self, handle: JobHandle) -> None:
+        """Gives the place of the running job to another as the queue intends. Unless Feature.QUEUE is absent."""
         raise NotImplementedError
 
     async def plant(self, spec: JobSpec) -> None:

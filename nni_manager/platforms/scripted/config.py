@@ -31,8 +31,9 @@ class Pending(Part):
     sentence: str = Field(
         min_length=1, description="Text of the reason, such as `0/3 nodes: insufficient nvidia.com/gpu`."
     )
-    code: Literal["GPU", "UNSCHEDULABLE", "IMAGE", "QUOTA"] = Field(
-        default="UNSCHEDULABLE", description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE` or `QUOTA`."
+    code: Literal["GPU", "UNSCHEDULABLE", "IMAGE", "QUOTA", "QUEUED", "HELD"] = Field(
+        default="UNSCHEDULABLE",
+        description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE`, `QUOTA`, `QUEUED` or `HELD`.",
     )
 
 
@@ -64,6 +65,7 @@ class Rule(Part):
         default=False, description="`maxPlatformRetries` does not count the preemption, as if its queue intended it."
     )
     cancelled_by_person: bool = Field(default=False, description="A user cancels the job in the platform's portal.")
+    timed_out: bool = Field(default=False, description="The platform's own time limit ends the job.")
     refuse_submit: str = Field(default="", description="Message with which the platform refuses the job.")
     pending_reason: list[Pending] = Field(default=[], description="Reasons reported while the job waits for `delay`.")
     replicas: int = Field(
@@ -80,10 +82,10 @@ class Rule(Part):
     @model_validator(mode="after")
     def _has_one_end(self) -> Self:
         exited = self.exit_code is not None or self.signal is not None
-        ends = (exited, self.lost, self.preempted, self.cancelled_by_person, bool(self.refuse_submit))
+        ends = (exited, self.lost, self.preempted, self.cancelled_by_person, self.timed_out, bool(self.refuse_submit))
         if sum(ends) > 1 or (self.exit_code is not None and self.signal is not None):
             raise ValueError(
-                "has more than one end; keep one of exitCode, signal, lost, preempted, cancelledByPerson and "
+                "has more than one end; keep one of exitCode, signal, lost, preempted, cancelledByPerson, timedOut and "
                 "refuseSubmit"
             )
         return self

@@ -8,7 +8,7 @@ state       when
 PENDING     accepted; `delay` has not passed, or it has not started
 RUNNING     afterwards
 SUCCEEDED   ended with exit code 0
-FAILED      ended with another one, or by a signal
+FAILED      ended with another one, or by a signal; `timedOut`
 CANCELLED   ended on request, by the manager or `cancelledByPerson`
 PREEMPTED   `preempted`
 LOST        `lost`, or the job is unknown
@@ -48,7 +48,7 @@ def _fits(match: Match, spec: JobSpec) -> bool:
 
 def is_platform_end(rule: Rule) -> bool:
     """Whether the platform itself ends the job."""
-    return rule.lost or rule.preempted or rule.cancelled_by_person
+    return rule.lost or rule.preempted or rule.cancelled_by_person or rule.timed_out
 
 
 def says_exit(rule: Rule) -> bool:
@@ -134,7 +134,8 @@ def _scripted(rule: Rule, started_ms: int, ended_ms: int) -> Observation:
     if is_platform_end(rule):
         state, message = _PLATFORM_ENDS[(rule.lost, rule.preempted, rule.cancelled_by_person)]
         found = _end(state, started_ms, ended_ms, message, rule.reason)
-        return replace(found, is_uncounted=rule.uncounted and rule.preempted)
+        cause = Reason.TIMEOUT if rule.timed_out else None
+        return replace(found, cause=cause, is_uncounted=rule.uncounted and rule.preempted)
     exit_code = 0 if not says_exit(rule) else rule.exit_code
     tail = "" if exit_code == 0 else rule.stderr
     return _exited(exit_code, rule.signal, started_ms, ended_ms, reason=rule.reason, stderr_tail=tail)
@@ -144,6 +145,10 @@ _PLATFORM_ENDS = {
     (True, False, False): (JobState.LOST, "the scripted cluster has forgotten this job"),
     (False, True, False): (JobState.PREEMPTED, "the scripted cluster gave the job's place to another"),
     (False, False, True): (JobState.CANCELLED, "the job was cancelled in the scripted cluster"),
+    (False, False, False): (
+        JobState.FAILED,
+        "the time limit of the scripted cluster ended the job; remove timedOut from its rule",
+    ),
 }
 
 

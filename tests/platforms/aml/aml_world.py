@@ -55,6 +55,7 @@ class AmlWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "Azure ML does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "Azure ML hides its machines",
+        Feature.QUEUE: "Azure ML gives no place of a running job to another",
         Feature.ROOM: "Azure ML queues whatever it is given",
         Feature.REPLICAS: "a job is one process on one node",
         Feature.WAIT_REASONS: "Azure ML says no more of a job that waits than its status",

@@ -12,6 +12,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import explain, outcome
 from nni_manager.domain.trial_status import TrialStatus
+from nni_manager.kubernetes.api.names import REPORTS
 from nni_manager.kubernetes.jobs.job_memory import JobMemory
 from nni_manager.platforms.kubernetes.states import report
 
@@ -19,6 +20,8 @@ pytestmark = pytest.mark.unit
 
 _MOMENT = "2026-01-01T00:00:09Z"
 _BACKOFF = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline")
+_RAISE = "raise activeDeadlineSeconds in the pod template, or in the policy of the cluster that sets it"
 _DISRUPTED = ("PodFailurePolicy", "Pod n/j-x has condition DisruptionTarget matching FailJob rule at index 0")
 
 
@@ -39,6 +42,10 @@ def pod(code: int | None = None, word: str = "Error", disrupted: str = "", **sta
     statuses = [{"name": "trial", "state": ended}] if code is not None else []
     told = {"phase": "Failed", "containerStatuses": statuses, "conditions": conditions, **status}
     return {"metadata": {"name": "j-x"}, "spec": {"nodeName": "node-1"}, "status": told}
+
+
+_DELETED = pod(143)
+_DELETED["metadata"]["deletionTimestamp"] = _MOMENT
 
 
 def followed(found: dict[str, Any], *pods: dict[str, Any]) -> Observation:
@@ -68,6 +75,16 @@ def followed(found: dict[str, Any], *pods: dict[str, Any]) -> Observation:
             "Job has reached the specified backoff limit; pod j-x: OOMKilled",
         ),
         (failed(*_BACKOFF), [], TrialStatus.FAILED, Reason.USER_CODE, None, _BACKOFF[1]),
+        (failed(*_DEADLINE), [], TrialStatus.FAILED, Reason.TIMEOUT, None, f"{_DEADLINE[1]}; {_RAISE}"),
+        (failed(*_DEADLINE), [_DELETED], TrialStatus.FAILED, Reason.TIMEOUT, 143, f"{_DEADLINE[1]}; {_RAISE}"),
+        (
+            failed(*_BACKOFF),
+            [pod(reason="DeadlineExceeded", message="Pod was active too long")],
+            TrialStatus.FAILED,
+            Reason.TIMEOUT,
+            None,
+            f"{_BACKOFF[1]}; pod j-x: DeadlineExceeded; Pod was active too long; {_RAISE}",
+        ),
         (
             failed(*_BACKOFF),
             [pod(reason="OutOfcpu", message="no room")],
@@ -134,6 +151,14 @@ def test_end_of_a_job_has_status_reason_and_sentence(
 )
 def test_interim_condition_is_not_an_end(found: dict[str, Any], state: JobState) -> None:
     assert report(found).state is state
+
+
+def test_pod_that_ends_at_the_time_limit_is_not_preempted() -> None:
+    """The Job's end comes after its pod's, perhaps much later."""
+    found = job("FailureTarget", reason="DeadlineExceeded", message=_DEADLINE[1])
+    memory = JobMemory(job_name="trial", name="j", uid="", container="trial", object=found)
+    memory.pods = {"j-x": {**_DELETED, "metadata": {**_DELETED["metadata"], "labels": {REPORTS: "true"}}}}
+    assert [memory.report(report, now_s)[0].state for now_s in (1000.0, 1100.0)] == [JobState.RUNNING] * 2
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,9 @@ class ScriptedWorld(KeeperWorld):
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         self._change_rule(handle, cancelledByPerson=True)
 
+    async def displace(self, handle: JobHandle) -> None:
+        self._change_rule(handle, preempted=True, uncounted=True)
+
     def _change_rule(self, handle: JobHandle, **changes: Any) -> None:
         path = self._folder_of(handle) / "job.json"
         entry = json.loads(path.read_text())

@@ -37,6 +37,16 @@ async def test_why_a_job_waits_changes_over_time(cluster: Cluster) -> None:
         assert (await cluster.at(platform, handle, 4)).wait is None
 
 
+@pytest.mark.parametrize("code", ["QUEUED", "HELD"])
+async def test_wait_code_of_a_batch_queue_is_reported(cluster: Cluster, code: str) -> None:
+    async with cluster.make(
+        {"delay": 4.0, "pendingReason": [{"sentence": "7 jobs before it", "code": code}]}
+    ) as platform:
+        handle = await cluster.submit(platform)
+        wait = (await cluster.at(platform, handle, 0)).wait
+    assert wait is not None and (wait.code, wait.sentence) == (code, "7 jobs before it")
+
+
 async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
     reasons = [{"sentence": "one"}, {"after": 2.0, "sentence": "two"}]

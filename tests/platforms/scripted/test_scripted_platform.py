@@ -130,6 +130,7 @@ async def test_second_submission_does_not_restart_job(cluster: Cluster) -> None:
         ({"preempted": True}, JobState.PREEMPTED, {}),
         ({"preempted": True, "uncounted": True}, JobState.PREEMPTED, {"is_uncounted": True}),
         ({"cancelledByPerson": True}, JobState.CANCELLED, {}),
+        ({"timedOut": True}, JobState.FAILED, {"cause": "TIMEOUT", "exit_code": None}),
         ({}, JobState.SUCCEEDED, {"exit_code": 0}),
     ],
 )
