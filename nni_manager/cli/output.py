@@ -135,7 +135,7 @@ def _has_colours() -> bool:
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer is yes; without a terminal or input, it is no."""
+    """Whether the user answers yes; False without a terminal or input."""
     try:
         return click.confirm(printable(question))
     except click.Abort:

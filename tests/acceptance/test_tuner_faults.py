@@ -172,7 +172,8 @@ def test_tuner_without_threads_is_started_again(own: Bench, tmp_path: Path) -> N
     own.start(trials=3)
     own.open_gate("all")
     own.wait_for_hold("TUNER_SILENT")
-    time.sleep(3 * _SHORTAGE_S)  # three deaths would be a hold for good
+    log = own.daemon.data / own.id / "log" / "dispatcher.log"
+    until(lambda: log.read_text().count("can't start new thread") > 3)  # three deaths would be a hold for good
     short.unlink()
     own.check_end(3)
 

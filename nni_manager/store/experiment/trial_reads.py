@@ -68,8 +68,8 @@ def ends(connection: sqlite3.Connection, limit: int) -> list[int]:
 
 
 def changed_ms(connection: sqlite3.Connection) -> int | None:
-    """The latest time at which a trial was created, started or ended, in ms since the epoch; None: there is no
-    trial."""
+    """The latest time at which a trial was created, started or ended, in ms since the epoch; None: without
+    trials."""
     query = (
         "SELECT max(ms) FROM (SELECT * FROM (SELECT created_ms AS ms FROM trials ORDER BY sequence_id DESC LIMIT 1)"
         " UNION ALL SELECT max(started_ms) FROM trials WHERE status IN ('RUNNING', 'UNKNOWN') UNION ALL SELECT * FROM"
