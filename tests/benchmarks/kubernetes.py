@@ -27,7 +27,7 @@ from tests.certificates import Authority
 from tests.live_daemon import Daemon
 
 TRIALS, AT_ONCE = 200, (20, 100)
-WIDE = (100, 500)
+WIDE = (100, 2_000)
 #: A plain shell command: the cost of the trials is not measured.
 COMMAND = """sleep 2; echo '{"type": "final", "value": 0.5}' >> "$NNI_OUTBOX"; echo done"""
 _LOOK_S = 0.01
@@ -211,8 +211,9 @@ class _Cluster:
                 "tests.fakes.kubernetes",
                 "--folder",
                 str(folder / "cluster"),
+                "--managed-fields",
                 "--nodes",
-                "4",
+                "64",
                 "--kubeconfig",
                 str(self.kubeconfig),
                 "--export",
