@@ -44,7 +44,12 @@ class GivenTokens(Tokens):
             self._tokens.pop(0)
 
 
+#: Seconds for which a job is missed before it is lost.
+LOSS_APART_S = 0.1
+
+
 class Signed(AmlPlatform):
+    loss_apart_s = LOSS_APART_S
     given: GivenTokens
 
     def _tokens(self) -> Tokens:
@@ -55,6 +60,7 @@ class AmlWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "Azure ML does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "Azure ML hides its machines",
+        Feature.HOPELESS_WAITS: "Azure ML does not say that a job will never start",
         Feature.QUEUE: "Azure ML gives no place of a running job to another",
         Feature.ROOM: "Azure ML queues whatever it is given",
         Feature.REPLICAS: "a job is one process on one node",

@@ -34,6 +34,7 @@ class DlcWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "PAI-DLC does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "PAI-DLC hides its machines",
+        Feature.HOPELESS_WAITS: "PAI-DLC does not say that a job will never start",
         Feature.QUEUE: "PAI-DLC does not say whether a queue intended a preemption",
         Feature.ROOM: "PAI-DLC queues whatever it is given",
     }
@@ -100,7 +101,8 @@ class DlcWorld(WebWorld):
 
     def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
         host = recorder.host(unreachable_keeper())
-        return DlcPlatform(DlcConfig.model_validate(self.settings(**changes)), host, list_lag_s=0.3, fresh_s=0.0)
+        config = DlcConfig.model_validate(self.settings(**changes))
+        return DlcPlatform(config, host, list_lag_s=0.3, fresh_s=0.0, loss_apart_s=0.1)
 
     def make_replicated(self) -> DlcPlatform:
         name = self.job("a").name

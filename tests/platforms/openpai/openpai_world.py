@@ -28,8 +28,14 @@ STORAGE = "team-nfs"
 THEIRS = "another"
 
 
+#: Seconds for which a job is missed before it is lost.
+LOSS_APART_S = 0.1
+
+
 class Impatient(OpenpaiPlatform):
-    """Asks as often as it likes."""
+    """Asks as often as it likes, and soon believes that a job is gone."""
+
+    loss_apart_s = LOSS_APART_S
 
     def _account(self) -> OpenpaiAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}
@@ -44,6 +50,7 @@ class OpenpaiWorld(WebWorld):
     pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "OpenPAI hides its machines",
+        Feature.HOPELESS_WAITS: "OpenPAI does not say that a job will never start",
         Feature.QUEUE: "OpenPAI does not say whether a queue intended a preemption",
         Feature.ROOM: "OpenPAI queues whatever it is given",
     }
