@@ -75,8 +75,7 @@ class ExperimentMachine:
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
         self._shipping: asyncio.Task[None] | None = None
-        self.first = asyncio.Event()
-        self.up = asyncio.Event()
+        self.first, self.up = asyncio.Event(), asyncio.Event()
         self._renewed = asyncio.Event()
         #: Why it cannot be used; None: it can, or the connection has the reason.
         self.refusal: BadCredentials | None = None
