@@ -1,4 +1,5 @@
-"""The files of a trial runner in its folder: registration, outboxes, end of its command, logs. Blocks; for threads.
+"""The files of a trial runner in its folder: registration, outboxes, end of its command, logs; and the file that keeps
+it from starting. Blocks; for threads.
 
 The folder is on storage of others: its files may be incomplete, invalid, huge or links.
 """
@@ -107,6 +108,11 @@ def read_end(folder: Path) -> End | None:
 
 def _sentence(told: object) -> str:
     return told[:_MOST_CHARACTERS] if isinstance(told, str) else ""
+
+
+def ask_to_stop(folder: Path) -> None:
+    """Keeps a runner that has not started its command from starting it. Raises OSError."""
+    foreign_files.write_whole(str(folder), protocol.STOP_FILE, b"", 0o644)
 
 
 def missing_logs(target: Path, sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:

@@ -257,7 +257,11 @@ def test_the_manager_s_grace_period_counts(listener: FakeListener, runner: Runne
 
 
 def test_answer_to_started_can_request_end(listener: FakeListener, runner: Runner) -> None:
-    listener.stop = 0.0
+    def cancel_now(route: str, _body: Body) -> None:
+        if route == "status":
+            listener.stop = 0.0
+
+    listener.before = cancel_now
     assert runner.run("exec sleep 1000").code == 128 + signal.SIGKILL
 
 
