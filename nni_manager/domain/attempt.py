@@ -131,6 +131,8 @@ class Attempt(NamedTuple):
     doubt: str = ""
     #: Its end does not count as a retry: `Observation.is_uncounted`; 0 or 1.
     is_uncounted: int = 0
+    #: Since when its wait is hopeless (`Wait.is_hopeless`), milliseconds since the epoch; None: it is not.
+    hopeless_ms: int | None = None
 
     @property
     def job_handle(self) -> JobHandle:
@@ -171,7 +173,12 @@ class Attempt(NamedTuple):
         """Why it does not run yet, if its platform reports that."""
         if not self.wait_code:
             return None
-        return Wait(code=WaitCode(self.wait_code), sentence=self.wait_sentence, details=json.loads(self.wait_details))
+        return Wait(
+            code=WaitCode(self.wait_code),
+            sentence=self.wait_sentence,
+            details=json.loads(self.wait_details),
+            is_hopeless=self.hopeless_ms is not None,
+        )
 
     @property
     def is_heard_again(self) -> bool:

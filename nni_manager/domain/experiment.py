@@ -102,6 +102,8 @@ class HoldCode(StrEnum):
     NO_USABLE_RESULT = "NO_USABLE_RESULT"
     #: A training service refused a job for a cause that will not change.
     SUBMIT_REJECTED = "SUBMIT_REJECTED"
+    #: A training service will never start one of its jobs as it is; ends by itself when that job starts or is gone.
+    NEVER_STARTS = "NEVER_STARTS"
     #: Trials run in another version of Python than the function that they call needs.
     OTHER_PYTHON = "OTHER_PYTHON"
     #: The experiment cannot be opened; the user must look.

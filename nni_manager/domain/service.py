@@ -40,13 +40,16 @@ class WaitCode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A reason for which a trial waits. Two are equal if all three parts are."""
+    """A reason for which a trial waits. Two are equal if all parts are."""
 
     code: WaitCode
     #: One sentence for the user, e.g. ``gpu 0 on hostA busy: pid 4242 of user x, 11 GiB``.
     sentence: str
     #: JSON: the same for programs, e.g. ``{"machine": "hostA", "gpu": 0}``.
     details: Mapping[str, object] = field(default_factory=dict)
+    #: The platform will never start the job as it is. In the report on a PENDING job, it puts the service on hold after
+    #: a minute; elsewhere it has no effect.
+    is_hopeless: bool = False
 
 
 class ServiceStatus(StrEnum):

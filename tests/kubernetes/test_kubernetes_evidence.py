@@ -132,6 +132,16 @@ def test_unpullable_image_fails_job_after_timeout() -> None:
     assert "not found" in report.message
 
 
+def test_invalid_image_name_is_a_hopeless_wait() -> None:
+    waiting = {"waiting": {"reason": "InvalidImageName", "message": "couldn't parse image name"}}
+    one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, pods={"p": pod("p", "Pending", waiting)})
+    for now_s in (0.0, STUCK_S, 10 * STUCK_S):
+        report, again_s = one.report(lambda _: Observation(state=JobState.PENDING), now_s)
+        assert (report.state, again_s) == (JobState.PENDING, None)
+        assert report.wait is not None and report.wait.code is WaitCode.IMAGE and report.wait.is_hopeless
+        assert "couldn't parse image name" in report.wait.sentence
+
+
 def test_pending_job_that_ran_is_being_restarted() -> None:
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={})
     states = iter([JobState.PENDING, JobState.RUNNING, JobState.PENDING])

@@ -59,5 +59,12 @@ def test_preemption_is_known_by_the_workload_alone() -> None:
     assert found.message.endswith("while it ran: another's turn")
 
 
+def test_preemption_without_return_is_counted() -> None:
+    workload = {"spec": {"active": False}, "status": {"conditions": _EVICTED}}
+    found = report(job(_QUEUED, suspend=True), workload=workload, has_run=True)
+    assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, False)
+    assert found.message.endswith("while it ran: Kueue deactivated the job: another's turn")
+
+
 def test_suspension_without_a_queue_is_left_to_its_user() -> None:
     assert report(job({}, suspend=True), has_run=True).state is JobState.RUNNING

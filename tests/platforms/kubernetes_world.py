@@ -59,6 +59,7 @@ class Operated:
 class KubernetesWorld(World):
     patience_s = 30.0
     absent: ClassVar[Mapping[Feature, str]] = {
+        Feature.HOPELESS_WAITS: "queues of Kueue have tests of their own",
         Feature.QUEUE: "queues of Kueue have tests of their own",
         Feature.MACHINES: "a cluster hides its machines",
         Feature.PACE: "the server says itself when it wants to be left alone",

@@ -56,7 +56,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 def resumed(connection: sqlite3.Connection) -> None:
     """What `resume` clears."""
     experiments.set_hold(connection, None)
-    services.clear_holds(connection)
+    services.clear_holds(connection, 0)
 
 
 class AtWork:

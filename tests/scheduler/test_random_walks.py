@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, HoldCode
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
+from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.domain.space.parameters import Parameters, ParameterSource, Proposal
 from nni_manager.domain.trial import StopRequest
 from nni_manager.domain.trial_status import TrialStatus
@@ -36,6 +37,7 @@ HAPPENINGS = (
     "fail",
     "lose",
     "preempt",
+    "strand",
     "reject",
     "refuse",
     "cancelled",
@@ -144,12 +146,17 @@ class World:
         assert all(t.status is not TrialStatus.WAITING or t.wait_code for t in still_open), "a wait without a reason"
         open_names = {t.job.job_name for t in still_open if t.job is not None}
         assert active <= open_names, "a job that belongs to no open trial"
+        held = services.holds(self.connection).get("fake")
+        if held is not None and held.code is HoldCode.NEVER_STARTS and row.status.is_active:
+            assert any(t.job is not None and t.job.hopeless_ms is not None for t in still_open), "nothing is hopeless"
 
     # What may happen
 
     def happen(self, what: str, which: int) -> None:
         if what in ("accept", "reject", "refuse") and self.submitting:
             self._answer(self.submitting.pop(which % len(self.submitting)), what)
+        elif what == "strand" and self.jobs and not self.away_since:
+            self._strand(sorted(self.jobs)[which % len(self.jobs)])
         elif what in ("run", "succeed", "fail", "lose", "preempt", "cancelled") and self.jobs and not self.away_since:
             self._report(sorted(self.jobs)[which % len(self.jobs)], what)
         elif what == "propose" and self.asked:
@@ -186,7 +193,7 @@ class World:
     def _put_right(self) -> None:
         """What a resume ends besides the hold of the experiment: those of its services, and the counts of failures."""
         experiments.forget_failures(self.connection)
-        services.clear_holds(self.connection)
+        services.clear_holds(self.connection, self.now)
 
     def _answer(self, name: str, what: str) -> None:
         if what == "accept":
@@ -201,6 +208,12 @@ class World:
             self.turn(Seen(reports={name: report}))
         else:
             self.turn(Seen(refused=(name,)))
+
+    def _strand(self, name: str) -> None:
+        """The platform will never start the job as it is."""
+        if self.jobs[name] is JobState.PENDING:
+            wait = Wait(code=WaitCode.QUOTA, sentence="no such partition", is_hopeless=True)
+            self.turn(Seen(reports={name: Observation(state=JobState.PENDING, wait=wait)}))
 
     def _report(self, name: str, what: str) -> None:
         if what == "cancelled" and name not in self.cancelled:

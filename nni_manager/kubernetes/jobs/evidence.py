@@ -180,7 +180,7 @@ class Stuck:
 
     reason: str
     sentence: str
-    #: No retry can succeed.
+    #: No retry can succeed: `Wait.is_hopeless`.
     is_hopeless: bool
 
 
@@ -210,7 +210,12 @@ def wait(pods: Sequence[Object], events: Iterable[Object]) -> Wait | None:
     """The reason why a job does not run yet, if the cluster states one."""
     if (found := stuck(pods)) is not None:
         code = WaitCode.IMAGE if found.reason in _IMAGE else WaitCode.SUBMITTED
-        return Wait(code=code, sentence=found.sentence, details={"reason": found.reason})
+        return Wait(
+            code=code,
+            sentence=found.sentence,
+            details={"reason": found.reason},
+            is_hopeless=found.is_hopeless,
+        )
     for pod in pods:
         for condition in (pod.get("status") or {}).get("conditions") or ():
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":

@@ -135,17 +135,19 @@ class JobMemory:
         return self._kept_s if self.removed_s is None else self.removed_s
 
     def _suspended(self, found: Observation, job: Object) -> Observation:
-        """The report on a job that its queue suspended after it had run: it would run again, as if it were new."""
+        """The report on a job that its queue suspended after it had run: it would run again, as if it were new. If the
+        queue will not admit it again, the preemption counts."""
         if self.is_cancelled or any(map(evidence.is_alive, self.pods.values())):
             return found
-        if self.workload is not None and kueue.refusal(self.workload) is not None:
-            return kueue.waiting(found, job, self.workload)
-        end, why = self._end_of_reporter(), kueue.evicted(self.workload) if self.workload else ""
+        end, why, refused = self._end_of_reporter(), "", None
+        if self.workload is not None:
+            refused = kueue.refusal(self.workload)
+            why = kueue.evicted(self.workload) if refused is None else refused[1]
         sentence = f"{job.get('kind')} {self.name} was suspended by its queue while it ran"
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED,
-            is_uncounted=True,
+            is_uncounted=refused is None,
             exit_code=end.exit_code if end else None,
             native_reason="Suspended",
             message=": ".join(filter(None, (sentence, why))),
@@ -258,11 +260,14 @@ class JobMemory:
             return self._waiting(found, pods, now_s)
         self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
         left_s = self._stuck_s + STUCK_S - now_s
-        if stuck.is_hopeless or left_s <= 0:
+        wait = evidence.wait(pods, ())
+        if wait is not None and wait.is_hopeless:
+            return dataclasses.replace(found, wait=wait), None
+        if left_s <= 0:
             return dataclasses.replace(
                 found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
             ), None
-        return dataclasses.replace(found, wait=evidence.wait(pods, ())), left_s
+        return dataclasses.replace(found, wait=wait), left_s
 
     def _waiting(self, found: Observation, pods: list[Object], now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose pods wait or do not exist yet, and seconds until the next evaluation."""

@@ -6,8 +6,6 @@ import dataclasses
 from typing import Any
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.job import JobState
-from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.api.client import Object, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
@@ -35,22 +33,14 @@ async def find_workloads(cluster: Cluster) -> Resource | None:
 
 
 def waiting(found: Observation, job: Object, workload: Object | None) -> Observation:
-    """The report on a suspended job with the reason of its Workload; None: the Workload is not known yet.
-
-    A job that Kueue will never admit is FAILED.
-    """
+    """The report on a suspended job with the reason of its Workload; None: the Workload is not known yet."""
     if workload is None:
         return dataclasses.replace(found, wait=_queued(job, {}))
     if (refused := refusal(workload)) is not None:
-        reason, message = refused
-        return dataclasses.replace(
-            found,
-            state=JobState.FAILED,
-            cause=Reason.SUBMIT_REJECTED,
-            native_reason=reason,
-            message=message,
-            wait=None,
-        )
+        reason, sentence = refused
+        details = {"queue": str(job["metadata"]["labels"][QUEUE_LABEL]), "reason": reason}
+        never = Wait(code=WaitCode.QUOTA, sentence=sentence, details=details, is_hopeless=True)
+        return dataclasses.replace(found, wait=never)
     told = _condition(workload, "QuotaReserved", "False") or _condition(workload, "Admitted", "False") or {}
     return dataclasses.replace(found, wait=_queued(job, told))
 
@@ -67,7 +57,7 @@ def _queued(job: Object, told: dict[str, Any]) -> Wait:
 
 
 def refusal(workload: Object) -> tuple[str, str] | None:
-    """The reason why Kueue will never admit a Workload as it is, and a sentence; None: it may."""
+    """The reason why Kueue will never admit a Workload as it is, and a sentence; None: it may admit it."""
     if workload["spec"].get("active") is False:
         sentence = evicted(workload) or "The workload is deactivated"
         return "Deactivated", f"Kueue deactivated the job: {sentence}"

@@ -138,6 +138,12 @@ async def told_end(world: World, handle: JobHandle) -> dict[str, Any]:
     return word
 
 
+def check_told(world: World, sentence: str) -> None:
+    """Asserts that a sentence is suitable for users: not empty, without secrets."""
+    assert sentence.strip()
+    assert [secret for secret in world.secrets if secret in sentence] == []
+
+
 async def insist(world: World, call: Callable[[], Awaitable[_T]]) -> _T:
     """Repeats while the platform is unavailable: some connect when they are entered, some a moment later."""
     async with asyncio.timeout(world.patience_s):

@@ -1,6 +1,7 @@
 """Every promise of `platform_kit.contract` as a test; a test's docstring gives the number of its item.
 
-This module tests promises about jobs, `service_contract` those about the service. A test whose feature the platform
+This module tests promises about jobs, `service_contract` those about the service, and `queue_contract` those about what
+the service decides. A test whose feature the platform
 lacks is skipped with the world's reason. Works with pytest-asyncio in any mode.
 """
 
@@ -40,6 +41,7 @@ from nni_manager.platform_kit.testing.observing import (
     told_end,
     unavailable,
 )
+from nni_manager.platform_kit.testing.queue_contract import QueueContract
 from nni_manager.platform_kit.testing.service_contract import ServiceContract
 from nni_manager.platform_kit.testing.world import Feature, World
 from trial_runner import protocol
@@ -53,7 +55,7 @@ _CUTS = ((0, 1, 2, 3), (5, 10, 100, 1000))
 
 
 @pytest.mark.asyncio
-class PlatformContract(ServiceContract):
+class PlatformContract(ServiceContract, QueueContract):
     """The contract's tests for one platform: inherit, and override `make_world`."""
 
     def make_world(self, directory: Path) -> World:

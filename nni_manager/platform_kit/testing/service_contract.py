@@ -1,6 +1,6 @@
 """Tests of a training service as a whole: outages, no room, hanging, sharing and cleaning.
 
-The second part of the suite; `platform_contract` inherits it.
+The second part of the suite, after `queue_contract`; `platform_contract` inherits it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 
 from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.domain.service import Wait
 from nni_manager.platform_kit.contract import NoRoom, Platform
 from nni_manager.platform_kit.testing.listener import fake_listener
 from nni_manager.platform_kit.testing.observing import (
     accepted,
     check_results,
+    check_told,
     finish,
     insist,
     leftovers,
@@ -83,7 +83,7 @@ class ServiceContract:
             await world.cut_off(cut_off)
             report = await seen_as(world, platform, cut_off, lambda r: bool(r.unreachable), "unreachable")
             assert report.state is JobState.UNKNOWN
-            _check_told(world, report.unreachable)
+            check_told(world, report.unreachable)
             await seen(world, platform, other, JobState.RUNNING)
             await finish(world, platform, [other])
             third = await running(world, platform, "c")
@@ -105,7 +105,7 @@ class ServiceContract:
             for _ in range(3):
                 answer = await insist(world, lambda: platform.submit(spec))
                 assert isinstance(answer, NoRoom)
-                _check_told(world, answer.why.sentence)
+                check_told(world, answer.why.sentence)
             assert await world.count(spec.name) == 0
             if (room := platform.room()).free is not None:
                 assert room.free == 0 and room.why is not None
@@ -117,30 +117,6 @@ class ServiceContract:
             await world.begin(handle)
             assert await world.count(handle.job_name) == 1
             await finish(world, platform, [first, handle])
-
-    async def test_wait_reason_is_reported_and_updated(self, world: World) -> None:
-        """Item 21: the reason why a job waits is reported, and reported again when it changes."""
-        needs(world, Feature.WAIT_REASONS)
-        told: list[Wait] = []
-        async with world.make() as platform:
-            handle = await accepted(world, platform, "a")
-            for number in (0, 1):
-                words = await world.hold_back(handle, number)
-                report = await seen_as(
-                    world,
-                    platform,
-                    handle,
-                    lambda r, w=words: r.wait is not None and w in r.wait.sentence,  # type: ignore[misc]  # its default
-                    f"waiting because of {words!r}",
-                )
-                assert report.state is JobState.PENDING and report.wait is not None
-                _check_told(world, report.wait.sentence)
-                told.append(report.wait)
-            assert told[0] != told[1]
-            await world.begin(handle)
-            report = await seen(world, platform, handle, JobState.RUNNING)
-            assert report.wait is None
-            await finish(world, platform, [handle])
 
     async def test_questions_without_an_answer_cost_nothing(self, world: World) -> None:
         """Item 22: unanswered calls cost nothing: the scheduler cancels and repeats them."""
@@ -196,7 +172,7 @@ class ServiceContract:
             try:
                 handle = await _repeated(world, platform, spec)
             except SubmitRejected as error:
-                _check_told(world, str(error))
+                check_told(world, str(error))
                 assert await world.count(spec.name) == 0
             else:
                 assert await world.count(spec.name) == 1
@@ -301,25 +277,6 @@ class ServiceContract:
             await seen(world, platform, handle, JobState.SUCCEEDED)
             await check_results(world, handle, [result_line(0)])
 
-    async def test_job_cancelled_by_a_user_is_reported_as_cancelled(self, world: World) -> None:
-        """Item 27: a job that a user cancelled is reported as cancelled."""
-        needs(world, Feature.PORTAL)
-        async with world.make() as platform:
-            assert platform.capabilities.has_portal
-            handle, other = await running(world, platform, "a"), await running(world, platform, "b")
-            await world.cancel_in_portal(handle)
-            await seen(world, platform, handle, JobState.CANCELLED)
-            await finish(world, platform, [other])
-
-    async def test_preemption_by_a_queue_is_not_counted(self, world: World) -> None:
-        """Item 30: a job whose place its queue gave to another is preempted, and no retry is counted."""
-        needs(world, Feature.QUEUE)
-        async with world.make() as platform:
-            handle, other = await running(world, platform, "a"), await running(world, platform, "b")
-            await world.displace(handle)
-            assert (await seen(world, platform, handle, JobState.PREEMPTED)).is_uncounted
-            await finish(world, platform, [other])
-
 
 async def _enters(platform: Platform[Any]) -> bool:
     """Whether an adapter can be entered now; False: it raised PlatformUnavailable."""
@@ -387,9 +344,3 @@ async def _check_posted_once(world: World, platform: Platform[Any]) -> None:
         handle = await taken(world, platform, world.pushing_job("a", _REPORTING, listener.variables()))
         await seen(world, platform, handle, JobState.SUCCEEDED)
     assert listener.values() == [1, 2]
-
-
-def _check_told(world: World, sentence: str) -> None:
-    """Asserts that a sentence is suitable for users: not empty, without secrets."""
-    assert sentence.strip()
-    assert [secret for secret in world.secrets if secret in sentence] == []

@@ -43,6 +43,8 @@ class Feature(StrEnum):
     ROOM = "room"
     #: Its own reasons why a job does not run yet.
     WAIT_REASONS = "wait reasons"
+    #: Jobs that it accepts, will never start as they are, and names.
+    HOPELESS_WAITS = "hopeless waits"
     #: Jobs of several processes.
     REPLICAS = "replicas"
     #: Users can end jobs by the platform's own means.
@@ -217,6 +219,13 @@ class World(abc.ABC):
         """Makes the platform state why the accepted job does not run yet, differently for each `number`, 0 and 1.
 
         Returns the parts that the user should read. Unless Feature.WAIT_REASONS is absent.
+        """
+        raise NotImplementedError
+
+    async def strand(self, handle: JobHandle) -> str:
+        """Makes the platform state that it will never start the accepted job as it is, until `begin` corrects that.
+
+        Returns the parts that the user should read. Unless Feature.HOPELESS_WAITS is absent.
         """
         raise NotImplementedError
 

@@ -35,6 +35,7 @@ class Pending(Part):
         default="UNSCHEDULABLE",
         description="Wait code: `GPU`, `UNSCHEDULABLE`, `IMAGE`, `QUOTA`, `QUEUED` or `HELD`.",
     )
+    hopeless: bool = Field(default=False, description="The platform will never start the job as it is.")
 
 
 class Rule(Part):

@@ -115,7 +115,9 @@ def _pending_reason(job: Job, now_ms: int) -> Wait | None:
     """The last reason for waiting that is due."""
     waited_s = (now_ms - job.submitted_ms) / 1000
     due = [pending for pending in job.rule.pending_reason if pending.after <= waited_s]
-    return Wait(code=WaitCode(due[-1].code), sentence=due[-1].sentence) if due else None
+    if not due:
+        return None
+    return Wait(code=WaitCode(due[-1].code), sentence=due[-1].sentence, is_hopeless=due[-1].hopeless)
 
 
 def _ends(job: Job, launch: str, process: Observation | None) -> Iterator[Observation]:

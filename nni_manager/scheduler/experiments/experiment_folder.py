@@ -145,7 +145,7 @@ def reopen(folder: Folder, endpoint: Endpoint | None, now_ms: int, how: Reopenin
         experiments.count_to_last_event(connection, now_ms)  # before clearing the hold, whose time does not count
         experiments.set_hold(connection, None)
         experiments.forget_failures(connection)
-        services.clear_holds(connection)
+        services.clear_holds(connection, now_ms)
         experiments.set_endpoint(connection, endpoint)
         if how.debug:
             spec = experiment_file.from_canonical(json.loads(experiments.load(connection).config))

@@ -247,6 +247,6 @@ def _require_free(connection: sqlite3.Connection, submission: Submission, folder
 def _clear(connection: sqlite3.Connection, now_ms: int) -> None:
     experiments.set_hold(connection, None, now_ms)
     experiments.forget_failures(connection)
-    services.clear_holds(connection)
+    services.clear_holds(connection, now_ms)
     if experiments.load(connection).status in (ExperimentStatus.ERROR, ExperimentStatus.DONE):
         experiments.set_status(connection, ExperimentStatus.RUNNING, now_ms)

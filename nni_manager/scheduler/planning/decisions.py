@@ -147,7 +147,9 @@ class SetStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutOnHold:
-    hold: Hold
+    """The experiment's hold; None: it ends, because that of its service has."""
+
+    hold: Hold | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,10 +161,10 @@ class CountUnusable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldService:
-    """A training service is not used until the user has fixed something."""
+    """A training service is not used until the user has fixed something; None: its cause has passed."""
 
     service: str
-    hold: Hold
+    hold: Hold | None
 
 
 Record = (

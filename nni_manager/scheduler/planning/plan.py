@@ -9,7 +9,7 @@ by `keepCheckpoints`, which checkpoints are removed.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ from nni_manager.scheduler.planning.experiment_status import (
     takes_attempts,
     trials_left,
 )
+from nni_manager.scheduler.planning.hopeless_waits import changed_holds
 from nni_manager.scheduler.planning.open_trial import decide_trial
 from nni_manager.scheduler.planning.service_choice import Choice
 from nni_manager.scheduler.planning.snapshot import ServiceView, Snapshot
@@ -73,7 +74,7 @@ def plan(snapshot: Snapshot) -> Decisions:
         [trial for trial in trials if trial.job is not None],
         [trial for trial in trials if trial.job is None],
     )
-    snapshot = _notice_holds(snapshot, finished, decisions)
+    snapshot = _notice_holds(snapshot, in_play, finished, decisions)
     _submit_intended(snapshot, in_play, decisions)
     taken = len(snapshot.stored.open_trials) - len(finished) - len(waiting)  # a retried trial keeps its slot
     waiting = _without_left(snapshot, waiting, decisions)
@@ -87,19 +88,34 @@ def plan(snapshot: Snapshot) -> Decisions:
     return decisions
 
 
-def _notice_holds(snapshot: Snapshot, finished: Sequence[Finish], decisions: Decisions) -> Snapshot:
+def _notice_holds(
+    snapshot: Snapshot, in_play: Sequence[OpenTrial], finished: Sequence[Finish], decisions: Decisions
+) -> Snapshot:
     """Adds new holds; returns the snapshot with them. The experiment is held after too many failures, or if all
-    services are held; a service, after it permanently refused a job."""
-    if refused := refusals(snapshot, finished):
-        decisions.records.extend(HoldService(service=name, hold=hold) for name, hold in refused.items())
-        held = tuple(replace(service, hold=refused.get(service.name, service.hold)) for service in snapshot.services)
-        snapshot = replace(snapshot, services=held)
+    services are held; a service, after it permanently refused a job, or while it will never start one."""
+    changed = {**changed_holds(snapshot, in_play, decisions), **refusals(snapshot, finished)}
+    if changed:
+        snapshot = _with_service_holds(snapshot, changed, decisions)
     for_results = hold_for_results(snapshot, finished, decisions)
     hold = hold_for_failures(snapshot, finished) or for_results or _all_held(snapshot)
     if hold is None:
         return snapshot
     decisions.records.append(PutOnHold(hold=hold))
     return snapshot.with_hold(hold)
+
+
+def _with_service_holds(snapshot: Snapshot, holds: Mapping[str, Hold | None], decisions: Decisions) -> Snapshot:
+    """Adds new holds of services, and the end of others (None). The experiment's hold ends with that of the service it
+    came from."""
+    for name, hold in holds.items():
+        decisions.records.append(HoldService(service=name, hold=hold))
+    before = [service.hold for service in snapshot.services]
+    held = tuple(replace(service, hold=holds.get(service.name, service.hold)) for service in snapshot.services)
+    snapshot, hold = replace(snapshot, services=held), snapshot.experiment.hold
+    if hold is None or hold not in before or hold in [service.hold for service in held]:
+        return snapshot
+    decisions.records.append(PutOnHold(hold=None))
+    return snapshot.with_hold(None)
 
 
 # The platform

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from nni_manager.domain.attempt import Observation
-from nni_manager.domain.experiment import ExperimentStatus
+from nni_manager.domain.experiment import ExperimentStatus, Hold
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.scheduler.experiment_log import write_lines, write_text
 from nni_manager.scheduler.planning import decisions as d
@@ -64,6 +64,15 @@ def _log_record(r: d.Record, said: _Said) -> None:
             if r.status is ExperimentStatus.DONE:
                 said.info("Experiment done")
         case d.PutOnHold():
-            said.warning("hold", f"Experiment on hold ({r.hold.code}): {r.hold.sentence}", logging.ERROR)
+            _log_hold("Experiment", r.hold, said)
+        case d.HoldService():
+            _log_hold(f"Service {r.service}", r.hold, said)
         case d.MarkUnknown():
             said.warning("unknown", f"Trial {r.trial_id} UNKNOWN: {r.sentence}")
+
+
+def _log_hold(what: str, hold: Hold | None, said: _Said) -> None:
+    if hold is None:
+        said.info(f"{what} no longer on hold")
+    else:
+        said.warning("hold", f"{what} on hold ({hold.code}): {hold.sentence}", logging.ERROR)

@@ -189,7 +189,15 @@ def add_import(connection: sqlite3.Connection, data: str, now_ms: int) -> None:
 #: Columns to shift, by table.
 _MOMENTS = {
     "trials": ("created_ms", "started_ms", "wait_ms"),
-    "attempts": ("intended_ms", "started_ms", "ended_ms", "runner_exit_ms", "final_seen_ms", "unreachable_ms"),
+    "attempts": (
+        "intended_ms",
+        "started_ms",
+        "ended_ms",
+        "runner_exit_ms",
+        "final_seen_ms",
+        "unreachable_ms",
+        "hopeless_ms",
+    ),
 }
 _OPEN_ROWS = {"trials": "status IN ('WAITING', 'RUNNING', 'UNKNOWN')", "attempts": "closed = 0"}
 

@@ -84,7 +84,8 @@ def return_to_intent(connection: sqlite3.Connection, job_name: str) -> bool:
     not for a trial with a stop request.
     """
     cursor = connection.execute(
-        "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = ''"
+        "UPDATE attempts SET state = 'INTENT', handle = NULL, unreachable_ms = NULL, unreachable = '',"
+        " hopeless_ms = NULL"
         f" WHERE job_name = ? AND state IN ('INTENT', 'PENDING') AND closed = 0 AND NOT {_HAS_REPORTED}"
         " AND EXISTS (SELECT 1 FROM trials t WHERE t.id = attempts.trial_id AND t.asked = '')",
         (job_name,),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Mapping
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
+from nni_manager.domain.service import Wait
 from nni_manager.store.experiment.jobs import BACK_AGAIN, MISSED
 
 
@@ -41,7 +43,6 @@ def _set_seen(
     connection: sqlite3.Connection, job_name: str, report: Observation, moments: _Moments, now_ms: int
 ) -> _Shown | None:
     """Returns the displayed columns of the job; None: the observation was not stored."""
-    wait = report.wait
     started_ms, ended_ms = moments
     cursor = connection.execute(
         "UPDATE attempts SET state = CASE WHEN state = 'RUNNING' AND :state = 'PENDING' THEN state ELSE :state END,"
@@ -50,6 +51,7 @@ def _set_seen(
         " ended_ms = max(:ended_ms, coalesce(max(:started_ms, intended_ms), started_ms, :ended_ms)),"
         " final_seen_ms = CASE WHEN :is_final THEN :now_ms END, is_uncounted = :is_uncounted,"
         f" {BACK_AGAIN}, wait_code = :wait_code, wait_sentence = :wait_sentence, wait_details = :wait_details,"
+        " hopeless_ms = CASE WHEN :is_hopeless THEN coalesce(hopeless_ms, :now_ms) END,"
         " link = CASE WHEN :link = '' THEN link ELSE :link END,"
         " place = CASE WHEN :place = '' THEN place ELSE :place END"
         " WHERE job_name = :job_name AND state IN ('INTENT', 'PENDING', 'RUNNING')"
@@ -69,15 +71,24 @@ def _set_seen(
             "is_uncounted": report.is_uncounted,
             "now_ms": now_ms,
             "job_name": job_name,
-            "wait_code": wait.code if wait else "",
-            "wait_sentence": wait.sentence if wait else "",
-            "wait_details": json.dumps(wait.details) if wait else "{}",
+            **_wait_columns(report.wait),
             "link": report.link,
             "place": report.place,
         },
     )
     shown: _Shown | None = cursor.fetchone()
     return shown
+
+
+def _wait_columns(wait: Wait | None) -> Mapping[str, str | bool]:
+    if wait is None:
+        return {"wait_code": "", "wait_sentence": "", "wait_details": "{}", "is_hopeless": False}
+    return {
+        "wait_code": wait.code,
+        "wait_sentence": wait.sentence,
+        "wait_details": json.dumps(wait.details),
+        "is_hopeless": wait.is_hopeless,
+    }
 
 
 def _hear_again(

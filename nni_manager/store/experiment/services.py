@@ -77,5 +77,7 @@ def open_attempts(connection: sqlite3.Connection) -> dict[str, int]:
     return dict(connection.execute(query).fetchall())
 
 
-def clear_holds(connection: sqlite3.Connection) -> None:
+def clear_holds(connection: sqlite3.Connection, now_ms: int) -> None:
+    """Ends all holds of services; the minute of hopeless waits begins again."""
+    connection.execute("UPDATE attempts SET hopeless_ms = ? WHERE hopeless_ms IS NOT NULL AND closed = 0", (now_ms,))
     connection.execute("UPDATE services SET hold_code = '', hold_sentence = '', hold_details = ''")

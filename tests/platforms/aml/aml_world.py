@@ -55,6 +55,7 @@ class AmlWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "Azure ML does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "Azure ML hides its machines",
+        Feature.HOPELESS_WAITS: "Azure ML does not say that a job will never start",
         Feature.QUEUE: "Azure ML gives no place of a running job to another",
         Feature.ROOM: "Azure ML queues whatever it is given",
         Feature.REPLICAS: "a job is one process on one node",

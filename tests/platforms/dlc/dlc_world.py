@@ -34,6 +34,7 @@ class DlcWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.EXIT_CODE: "PAI-DLC does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "PAI-DLC hides its machines",
+        Feature.HOPELESS_WAITS: "PAI-DLC does not say that a job will never start",
         Feature.QUEUE: "PAI-DLC does not say whether a queue intended a preemption",
         Feature.ROOM: "PAI-DLC queues whatever it is given",
     }

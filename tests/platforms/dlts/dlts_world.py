@@ -45,6 +45,7 @@ class DltsWorld(WebWorld):
     pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "DLWorkspace hides its machines",
+        Feature.HOPELESS_WAITS: "DLWorkspace does not say that a job will never start",
         Feature.QUEUE: "DLWorkspace does not say why a job was preempted",
         Feature.ROOM: "DLWorkspace queues whatever it is given",
         Feature.EXIT_CODE: "DLWorkspace tells no exit codes",

@@ -11,7 +11,6 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobState
-from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Platform, Severity
 from nni_manager.platform_kit.testing.observing import accepted, seen
@@ -109,7 +108,7 @@ async def test_preemption_while_disconnected_is_seen(tmp_path: Path) -> None:
         (True, "Deactivated", "Kueue deactivated the job: The workload is deactivated"),
     ],
 )
-async def test_job_that_is_never_admitted_is_rejected(
+async def test_job_that_is_never_admitted_waits_without_hope(
     tmp_path: Path, is_deactivated: bool, reason: str, sentence: str
 ) -> None:
     async with world_in(tmp_path) as world, world.make(queueName="team") as platform:
@@ -120,9 +119,13 @@ async def test_job_that_is_never_admitted_is_rejected(
             await world._until(lambda: is_evicted in str(world._objects("workloads.kueue.x-k8s.io")))
         else:
             world.control.kueue_hold("default", name, reason, _NO_QUOTA)
-        found = await seen(world, platform, handle, JobState.FAILED)
-        assert (found.cause, found.native_reason) == (Reason.SUBMIT_REJECTED, reason)
-        assert found.message == sentence
+        found = await observed(world, platform, handle, lambda one: one.wait is not None and one.wait.is_hopeless)
+        assert found.state is JobState.PENDING and found.wait is not None
+        assert (found.wait.code, found.wait.sentence) == (WaitCode.QUOTA, sentence)
+        assert found.wait.details == {"queue": "team", "reason": reason}
+        if not is_deactivated:
+            world.control.kueue_hold("default", name, "WaitingForQuota", _NO_QUOTA)
+            await observed(world, platform, handle, lambda one: one.wait is not None and not one.wait.is_hopeless)
 
 
 async def test_missing_queue_is_found_before_the_first_job(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ _ABSENT = {
     Feature.STATES: "a table; the adapter's own tests have it",
     Feature.STORAGE: "what a cluster mounts is its own; the adapter's own tests have it",
     Feature.PUSH: "pods need not reach this machine; the adapter's own tests have it",
+    Feature.HOPELESS_WAITS: "queues of Kueue have tests of their own",
     Feature.QUEUE: "queues of Kueue have tests of their own",
     Feature.MACHINES: "a cluster hides its machines",
     Feature.PACE: "the server says itself when it wants to be left alone",

@@ -35,7 +35,9 @@ _ABSENT = {
     **dict.fromkeys((Feature.ROOM, Feature.FOREIGN_JOBS, Feature.PORTAL, Feature.PENDING), _UNPLAYED),
     **dict.fromkeys((Feature.CALLS, Feature.TRACES, Feature.PACE, Feature.SHARED_CONNECTION), _UNSEEN),
     **dict.fromkeys((Feature.STATES, Feature.WAIT_REASONS, Feature.STORAGE, Feature.PUSH), _UNASKED),
-    **dict.fromkeys((Feature.CREDENTIALS, Feature.MACHINES, Feature.QUEUE, Feature.REPLICAS), _UNASKED),
+    **dict.fromkeys(
+        (Feature.CREDENTIALS, Feature.HOPELESS_WAITS, Feature.MACHINES, Feature.QUEUE, Feature.REPLICAS), _UNASKED
+    ),
 }
 
 

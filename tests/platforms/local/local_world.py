@@ -36,6 +36,7 @@ class LocalWorld(KeeperWorld):
         Feature.PENDING: "local starts a job at once",
         Feature.PUSH: "the keeper ships what local jobs report",
         Feature.MACHINES: "local is one machine",
+        Feature.HOPELESS_WAITS: "local starts every job that it accepts",
         Feature.QUEUE: "local has no queue",
         Feature.ROOM: "local takes as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "local starts a job at once",

@@ -44,6 +44,7 @@ class OpenpaiWorld(WebWorld):
     pace = (40, 0.5)
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "OpenPAI hides its machines",
+        Feature.HOPELESS_WAITS: "OpenPAI does not say that a job will never start",
         Feature.QUEUE: "OpenPAI does not say whether a queue intended a preemption",
         Feature.ROOM: "OpenPAI queues whatever it is given",
     }

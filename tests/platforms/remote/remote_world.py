@@ -39,6 +39,7 @@ class RemoteWorld(KeeperWorld):
         Feature.STORAGE: "the keeper reads results where they are written",
         Feature.PENDING: "a machine starts a job at once",
         Feature.PUSH: "the keeper ships what jobs report",
+        Feature.HOPELESS_WAITS: "machines start every job that they accept",
         Feature.QUEUE: "machines have no queue",
         Feature.ROOM: "machines without GPUs take as many jobs as trialConcurrency allows",
         Feature.WAIT_REASONS: "a machine starts a job at once",

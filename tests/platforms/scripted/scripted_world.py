@@ -190,6 +190,10 @@ class ScriptedWorld(KeeperWorld):
         self._change_rule(handle, pendingReason=[{"sentence": sentence, "code": _CODES[number]}])
         return sentence
 
+    async def strand(self, handle: JobHandle) -> str:
+        self._change_rule(handle, pendingReason=[{"sentence": "no such partition", "hopeless": True}])
+        return "no such partition"
+
     async def cancel_in_portal(self, handle: JobHandle) -> None:
         self._change_rule(handle, cancelledByPerson=True)
 

@@ -47,6 +47,14 @@ async def test_wait_code_of_a_batch_queue_is_reported(cluster: Cluster, code: st
     assert wait is not None and (wait.code, wait.sentence) == (code, "7 jobs before it")
 
 
+async def test_hopeless_wait_is_reported_until_hope_returns(cluster: Cluster) -> None:
+    reasons: list[Any] = [{"sentence": "no such partition", "hopeless": True}, {"after": 2.0, "sentence": "next"}]
+    async with cluster.make({"delay": 4.0, "pendingReason": reasons}) as platform:
+        handle = await cluster.submit(platform)
+        waits = [(await cluster.at(platform, handle, moment)).wait for moment in (0, 2)]
+    assert [wait.is_hopeless for wait in waits if wait is not None] == [True, False]
+
+
 async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
     reasons = [{"sentence": "one"}, {"after": 2.0, "sentence": "two"}]

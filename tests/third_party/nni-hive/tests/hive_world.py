@@ -33,6 +33,7 @@ class HiveWorld(LedWorld):
         super().__init__(directory, PlatformSpec(name="hive", service="hive", settings=section(self.hive)))
         self.absent = {
             Feature.STORAGE: "a Hive shares no storage",
+            Feature.HOPELESS_WAITS: "a Hive starts every job some day",
             Feature.QUEUE: "a Hive takes no job's place",
             Feature.MACHINES: "a Hive hides its machines",
             Feature.REPLICAS: "a job of a Hive is one process",
