@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nni_manager.domain.clock import now_ms
 from nni_manager.domain.errors import PlatformUnavailable
@@ -111,7 +110,7 @@ class Cluster(Connection):
     async def waiting_and_running(self) -> list[Row]:
         """The account's jobs that have not ended, now."""
         rows = queue_rows(commands.require(await self.ask(commands.queue()), "squeue").text)
-        return [row for row in rows.values() if _is_open(row)]
+        return [row for row in rows.values() if row.is_open]
 
     async def user_name(self, uid: str) -> str:
         """The name of a user; empty: unknown."""
@@ -139,21 +138,19 @@ class Cluster(Connection):
     async def _listed(self) -> Snapshot:
         at_s = asyncio.get_running_loop().time()
         names = {id: name for owner in self.followed.values() for id, name in owner.names.items()}
+        ours = {id for owner in self.followed.values() for id in owner.cancelled}
         rows = queue_rows(commands.require(await self.ask(commands.queue()), "squeue").text)
-        rows_of_ours = {id: row for id, row in rows.items() if id not in names or names[id] == row.name}
-        asked = {id: name for id, name in names.items() if id not in rows_of_ours or self._is_unexplained(rows[id])}
-        unknown = await self._look_up(asked)
-        known = {id: _explained(row, self._records.get(id)) for id, row in rows_of_ours.items()}
+        known = {id: row for id, row in rows.items() if names.get(id, row.name) == row.name}
+        # the queue does not say who cancelled a job
+        by_others = {id for id, row in known.items() if row.state == "CANCELLED" and id in names and id not in ours}
+        unknown = await self._look_up({id: names[id] for id in names if id not in known or id in by_others})
+        by = {id: row.by for id, row in self._records.items()}
         return Snapshot(
             at_s=at_s,
-            rows={**self._records, **known},
+            rows={**self._records, **{id: replace(row, by=by.get(id, "")) for id, row in known.items()}},
             missing=frozenset(unknown - known.keys()),
-            open_jobs=sum(map(_is_open, rows.values())),
+            open_jobs=sum(row.is_open for row in rows.values()),
         )
-
-    def _is_unexplained(self, row: Row) -> bool:
-        """Whether the queue does not say who cancelled a job, and it was not the manager."""
-        return row.state == "CANCELLED" and not any(row.id in owner.cancelled for owner in self.followed.values())
 
     async def _look_up(self, names: Mapping[str, str]) -> set[str]:
         """Reads the accounting's rows of jobs that the queue does not have; returns the ids that it does not have
@@ -169,27 +166,8 @@ class Cluster(Connection):
         is_exact = facts.version is not None and facts.version >= _EXACT_CODES
         found = newest_records(answer.text, asked, is_exact)
         # what the accounting calls running has ended, or will be in the queue again
-        self._records |= {id: row for id, row in found.items() if not _is_open(row) and not _is_incomplete(row)}
+        self._records |= {id: row for id, row in found.items() if not row.is_open and not row.is_incomplete}
         return asked.keys() - found.keys()
-
-
-#: States in which a job does not count against limits.
-_ENDED = frozenset(
-    ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL")
-) | {"DEADLINE", "REVOKED"}
-
-
-def _is_open(row: Row) -> bool:
-    return row.state not in _ENDED
-
-
-def _is_incomplete(row: Row) -> bool:
-    """Whether the accounting has not received the exit code yet."""
-    return row.state == "FAILED" and not row.exit_code and not row.signal
-
-
-def _explained(row: Row, record: Row | None) -> Row:
-    return row if record is None else dataclasses.replace(row, by=record.by)
 
 
 def age_s(intended_ms: int) -> float:

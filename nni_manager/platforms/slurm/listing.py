@@ -17,6 +17,9 @@ _RECORDS = ("JobIDRaw", "JobName", "State", "ExitCode", "Submit", "Start", "End"
 RECORD_FORMAT = ",".join(_RECORDS)
 #: Codes of states for searches by name: without them held jobs, and those that never started, are missing.
 EVERY_STATE = "PD,R,CD,F,CA,TO,NF,PR,OOM,BF,DL,RQ"
+_ENDED = frozenset(
+    "COMPLETED FAILED CANCELLED TIMEOUT PREEMPTED NODE_FAIL OUT_OF_MEMORY BOOT_FAIL DEADLINE REVOKED".split()
+)
 _NONE = frozenset({"", "N/A", "NONE", "None", "Unknown", "(null)", "None assigned", "n/a"})
 
 
@@ -45,6 +48,16 @@ class Row:
     def was_refused(self) -> bool:
         """Whether `sbatch` refused the job, and left this row."""
         return self.state == "FAILED" and not self.nodes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended, and counts against limits."""
+        return self.state not in _ENDED
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the accounting has not received the exit code yet."""
+        return self.state == "FAILED" and not self.exit_code and not self.signal
 
 
 def queue_rows(text: str) -> dict[str, Row]:

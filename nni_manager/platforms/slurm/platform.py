@@ -10,6 +10,8 @@ import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
 from typing import ClassVar, Self
 
 from nni_manager.domain.attempt import Observation
@@ -29,7 +31,7 @@ from nni_manager.platform_kit.contract import (
     Room,
 )
 from nni_manager.platform_kit.tasks import ended
-from nni_manager.platforms.slurm import commands, states
+from nni_manager.platforms.slurm import commands, preflight, states
 from nni_manager.platforms.slurm.cluster import Cluster, Followed, Snapshot, age_s
 from nni_manager.platforms.slurm.config import SlurmConfig
 from nni_manager.platforms.slurm.files import JobFiles
@@ -63,7 +65,11 @@ class SlurmPlatform(Platform[SlurmConfig]):
         super().__init__(config, host)
         self._owner = f"{host.experiment_id}/{host.service}"
         self._lease: WebLease[Cluster] = WebLease(
-            host.connections, key_of(config), self._owner, self._cluster, credential_of(config)
+            host.connections,
+            key_of(config),
+            self._owner,
+            lambda: cluster_of(self.config, host.caller_environment),
+            credential_of(config),
         )
         self._files = JobFiles(config, host)
         self._followed = Followed()
@@ -83,8 +89,6 @@ class SlurmPlatform(Platform[SlurmConfig]):
 
     @classmethod
     def capabilities_for(cls, config: SlurmConfig) -> Capabilities:
-        from dataclasses import replace
-
         return replace(cls.capabilities, has_runner=config.nni_manager_ip is not None)
 
     @classmethod
@@ -93,22 +97,14 @@ class SlurmPlatform(Platform[SlurmConfig]):
 
     @classmethod
     def check(cls, spec: ExperimentSpec, config: SlurmConfig) -> None:
-        if config.login is not None:
-            try:
-                import asyncssh  # noqa: F401
-            except ImportError:
-                raise MissingExtra("login", "asyncssh", "ssh") from None
-
-    def _cluster(self) -> Cluster:
-        return cluster_of(self.config, self.host.caller_environment)
+        if config.login is not None and find_spec("asyncssh") is None:
+            raise MissingExtra("login", "asyncssh", "ssh")
 
     def renew(self, config: SlurmConfig) -> None:
         super().renew(config)
         self._lease.renew(credential_of(config))
 
     async def preflight(self) -> Sequence[PreflightFinding]:
-        from nni_manager.platforms.slurm import preflight
-
         async with self._lease.entered():
             return await preflight.look(self.config, self._lease)
 

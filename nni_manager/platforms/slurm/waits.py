@@ -47,7 +47,8 @@ def wait_of(row: Row) -> Wait:
         return Wait(
             code=WaitCode.UNSCHEDULABLE,
             sentence=f"Slurm says {reason}: {advice}",
-            details={"reason": reason, "isHopeless": True},
+            details={"reason": reason},
+            is_hopeless=True,
         )
     if reason in _HELD:
         sentence = f"Slurm says {reason}: {_HELD[reason].format(id=row.id)}"
