@@ -115,6 +115,11 @@ class Pull:
         attempt = self._attempts.get(job_name)
         return attempt is not None and attempt.is_registered
 
+    def has_ended(self, job_name: str) -> bool:
+        """Whether the exit file of the job's newest container was read."""
+        attempt = self._attempts.get(job_name)
+        return attempt is not None and attempt.end_seen_at is not None
+
     async def run(self) -> None:
         """Reads the attempts repeatedly. Ends only by cancellation."""
         while True:
@@ -174,6 +179,7 @@ class Pull:
         if not await self._register(attempt):
             if end is not None and not end.was_started:  # the command never started: nothing else will come
                 await self._tell_end(attempt, end)
+                attempt.end_seen_at = asyncio.get_running_loop().time()
                 self._close(attempt)
             return 0, False
         if end is not None and end.container not in ("", attempt.container):

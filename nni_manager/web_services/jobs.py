@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import itertools
 import json
 import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.confirmed_loss import APART_S, ConfirmedLoss
 from nni_manager.platform_kit.contract import Capabilities, ConfigT, Host, Platform
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage
@@ -52,24 +52,9 @@ class StateTable:
         return state or JobState.UNKNOWN
 
 
-class UnlistedJobs:
-    """The order of queries for unlisted jobs: `most` per round, the longest waiting first."""
-
-    def __init__(self, most: int = 10) -> None:
-        self._most = most
-        #: Job name → number of its last query.
-        self._asked: dict[str, int] = {}
-        self._numbers = itertools.count(1)
-
-    def due(self, unlisted: Collection[JobHandle]) -> list[JobHandle]:
-        """The jobs to query now; the others follow in later rounds."""
-        longest = sorted(unlisted, key=lambda handle: self._asked.get(handle.job_name, 0))
-        for handle in longest[: self._most]:
-            self._asked[handle.job_name] = next(self._numbers)
-        return longest[: self._most]
-
-    def forget(self, job_name: str) -> None:
-        self._asked.pop(job_name, None)
+def loop_s() -> float:
+    """Seconds of the running loop's clock."""
+    return asyncio.get_running_loop().time()
 
 
 ListT = TypeVar("ListT")
@@ -110,6 +95,8 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         has_portal=True,
         slow_poll_s=5.0,
     )
+    #: Seconds between two rounds that lack a job, after which it is lost.
+    loss_apart_s: ClassVar[float] = APART_S
 
     def __init__(self, config: ConfigT, host: Host) -> None:
         super().__init__(config, host)
@@ -118,7 +105,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
             host.connections, self.connection_key(config), self._owner, self._account, self._credential(config)
         )
         self._folders = JobFolders(host)
-        self._unlisted = UnlistedJobs()
+        self._loss = ConfirmedLoss(loop_s, apart_s=self.loss_apart_s)
         #: Time of the last accepted job, by the loop's clock: older lists lack it.
         self._accepted_s = float("-inf")
         #: Job name → the service's report of its end; kept until the job is forgotten.
@@ -156,8 +143,16 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         await self._lease.leave()
 
     def _accepted(self, spec: JobSpec, data: str) -> JobHandle:
-        self._accepted_s = asyncio.get_running_loop().time()
+        self._accepted_s = loop_s()
         return JobHandle(platform=self.config.platform, version=1, job_name=spec.name, data=data)
+
+    def _missing(self, handle: JobHandle, message: str) -> Observation:
+        """The report on a job that no source has in this round; LOST once that is confirmed."""
+        name = handle.job_name
+        if name in self._ended:
+            return self._ended[name]
+        is_lost = self._loss.is_lost(name, has_exit=self._folders.pull.has_ended(name))
+        return Observation(state=JobState.LOST, message=message) if is_lost else Observation(state=JobState.UNKNOWN)
 
     def _noted(self, handle: JobHandle, report: Observation) -> Observation:
         if report.state.is_final:
@@ -178,7 +173,7 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         await self._stop([handle for handle in handles if handle.job_name not in self._ended])
         for handle in handles:
             self._ended.pop(handle.job_name, None)
-            self._unlisted.forget(handle.job_name)
+            self._loss.forget(handle.job_name)
             self._folders.forget(handle.job_name)
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from nni_manager.domain.errors import PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec, Json
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
+from nni_manager.platform_kit.confirmed_loss import APART_S, ConfirmedLoss
 from nni_manager.platform_kit.contract import Capabilities, Host, PreflightFinding
 from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.aml import job as jobs
@@ -32,7 +33,7 @@ from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from nni_manager.shared_storage.shared_folder import OnSharedStorage
 from nni_manager.web_services.account import Refused, WebLease
-from nni_manager.web_services.jobs import UnlistedJobs, all_of, name_of, names_of
+from nni_manager.web_services.jobs import all_of, loop_s, name_of, names_of
 from trial_runner import protocol
 
 #: Seconds allowed for copying a job's files after its end.
@@ -61,6 +62,8 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         has_portal=True,
         slow_poll_s=_SLOW_POLL_S,
     )
+    #: Seconds between two rounds that lack a job, after which it is lost.
+    loss_apart_s: ClassVar[float] = APART_S
 
     def __init__(self, config: AmlConfig, host: Host) -> None:
         super().__init__(config, host)
@@ -68,7 +71,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
             host.connections, self.connection_key(config), f"{host.experiment_id}/{host.service}", self._account, ""
         )
         self._assets = Assets(self.config, host.code)
-        self._unlisted = UnlistedJobs()
+        self._loss = ConfirmedLoss(loop_s, apart_s=self.loss_apart_s)
         self._pull = Pull(host)
         self._blob_tokens = self._tokens()
         self._blobs: Blobs | None = None
@@ -193,7 +196,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         try:
             listed = await self._lease.call(lambda account: account.jobs(jobs.tag_of(self.host.experiment_id)))
             missing = [handle for handle in handles if name_of(handle) not in listed]
-            asked = {handle: await self._ask_for(handle) for handle in self._unlisted.due(missing)}
+            asked = {handle: await self._ask_for(handle) for handle in self._loss.due(missing)}
         except Refused as error:
             raise PlatformUnavailable(f"Azure ML: {error}") from None
         return {handle: self._report(handle, listed.get(name_of(handle)), asked) for handle in handles}
@@ -202,18 +205,29 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         return await self._lease.call(lambda account: account.get(f"jobs/{name_of(handle)}"))
 
     def _report(self, handle: JobHandle, job: Any | None, asked: dict[JobHandle, Any | None]) -> Observation:
+        self._follow(handle.job_name)
         if job is None and handle not in asked:
             return Observation(state=JobState.UNKNOWN)  # a later round queries it
         if job is None and (job := asked[handle]) is None:
-            return Observation(state=JobState.LOST, message="the job no longer exists in Azure ML")
+            return self._missing(handle.job_name)
+        self._loss.found(handle.job_name)
         return self._with_what_is_read(handle, states.job_report(job))
+
+    def _missing(self, job_name: str) -> Observation:
+        if self._loss.is_lost(job_name, has_exit=self._pull.has_ended(job_name)):
+            return Observation(state=JobState.LOST, message="the job no longer exists in Azure ML")
+        return Observation(state=JobState.UNKNOWN)
+
+    def _follow(self, job_name: str) -> None:
+        assert self._mirror is not None, "entered"
+        folder, logs = self._folder(job_name), self.host.folder / "trials" / attempt_directory_of(job_name)
+        self._mirror.follow(job_name, self._prefix(job_name), folder)
+        self._pull.follow(job_name, folder, logs)
 
     def _with_what_is_read(self, handle: JobHandle, report: Observation) -> Observation:
         """The report to return: the end is held back until the job's files have been read."""
         name, mirror = handle.job_name, self._mirror
         assert mirror is not None, "entered"
-        mirror.follow(name, self._prefix(name), self._folder(name))
-        self._pull.follow(name, self._folder(name), self.host.folder / "trials" / attempt_directory_of(name))
         running = dataclasses.replace(report, state=JobState.RUNNING, native_reason="", message="", wait=None)
         if report.state in (JobState.SUCCEEDED, JobState.FAILED):
             if not self._pull.is_over(name):
@@ -250,7 +264,7 @@ class AmlPlatform(OnSharedStorage[AmlConfig]):
         await self._cancel([name_of(handle) for handle in handles if name_of(handle) not in over])
         for handle in handles:
             self._pull.forget(handle.job_name)
-            self._unlisted.forget(handle.job_name)
+            self._loss.forget(handle.job_name)
             if self._mirror is not None:
                 self._mirror.forget(handle.job_name)
 

@@ -2,8 +2,8 @@
 
 The list has pages, is read as far back as needed, and lags by an unknown time. Jobs that it lacks are queried one by
 one, a few per round. The answer for a nonexistent job is undocumented, and a refusal may be about rights for a single
-job. So a job is gone if the service answers 404, or if it refuses two queries, in two rounds, while a complete list
-lacks the job.
+job. So a job is missing if the service answers 404, or refuses the query while a complete list lacks the job. It is
+gone if that lasts (`platform_kit.confirmed_loss`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobState
+from nni_manager.platform_kit.confirmed_loss import ConfirmedLoss
 from nni_manager.platforms.dlc import states
 from nni_manager.platforms.dlc.account import DlcClient, DlcRefused, Item, Page
 from nni_manager.platforms.dlc.job import TAG_EXPERIMENT
-from nni_manager.web_services.jobs import UnlistedJobs
 from nni_manager.web_services.shared_list import SharedList
 
 log = logging.getLogger(__name__)
@@ -112,47 +112,52 @@ def _may_tell_more(item: Item) -> bool:
 
 
 #: Number of jobs to query per round.
-_MOST_QUESTIONS = 5
-#: Number of refusals, each in another round, after which a job is gone.
-_ENOUGH = 2
+MOST_QUESTIONS = 5
 
 #: (handle) → the job, or None if it does not exist. Raises DlcRefused and PlatformUnavailable.
 Ask = Callable[[JobHandle], Awaitable[Item | None]]
 
 
 class MissingJobs:
-    """The jobs of one service that its list lacks. `ask`: queries one job."""
+    """The jobs of one service that its list lacks. `ask`: queries one job; `has_ended`: whether the exit file of the
+    job of that name was read."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, loss: ConfirmedLoss, has_ended: Callable[[str], bool]) -> None:
         self._ask = ask
-        self._unlisted = UnlistedJobs(_MOST_QUESTIONS)
-        #: Job name → number of refusals while complete lists lacked it.
-        self._refusals: dict[str, int] = {}
+        self._loss = loss
+        self._has_ended = has_ended
+        #: Names of jobs whose queries were refused.
+        self._refused: set[str] = set()
 
     async def look(self, missing: Sequence[JobHandle], *, is_list_complete: bool) -> dict[JobHandle, Item | None]:
         """The entries of some of them; None: gone. Raises PlatformUnavailable."""
         found: dict[JobHandle, Item | None] = {}
-        for handle in self._unlisted.due(missing):
-            try:
-                found[handle] = await self._ask(handle)
-            except DlcRefused as error:
-                if is_list_complete and self._is_enough(handle, error):
-                    found[handle] = None
-            else:
-                self._refusals.pop(handle.job_name, None)
+        for handle in self._loss.due(missing):
+            item, has_answered = await self._answer(handle, is_list_complete=is_list_complete)
+            if item is not None:
+                self.seen(handle.job_name)
+                found[handle] = item
+            elif self._loss.is_lost(
+                handle.job_name, has_exit=self._has_ended(handle.job_name), all_answered=has_answered
+            ):
+                found[handle] = None
         return found
 
-    def _is_enough(self, handle: JobHandle, error: DlcRefused) -> bool:
-        count = self._refusals.get(handle.job_name, 0) + 1
-        self._refusals[handle.job_name] = count
-        if count == 1:
-            log.warning("PAI-DLC does not list job %s, and a query failed: %s", handle.job_name, error)
-        return count >= _ENOUGH
+    async def _answer(self, handle: JobHandle, *, is_list_complete: bool) -> tuple[Item | None, bool]:
+        """The job, or None, and whether that means that it is missing."""
+        try:
+            return await self._ask(handle), True
+        except DlcRefused as error:
+            if handle.job_name not in self._refused:
+                self._refused.add(handle.job_name)
+                log.warning("PAI-DLC does not list job %s, and a query failed: %s", handle.job_name, error)
+            return None, is_list_complete
 
     def seen(self, job_name: str) -> None:
-        """Notes that a list contains a job."""
-        self._refusals.pop(job_name, None)
+        """Notes that the service has a job."""
+        self._loss.found(job_name)
+        self._refused.discard(job_name)
 
     def forget(self, job_name: str) -> None:
-        self._refusals.pop(job_name, None)
-        self._unlisted.forget(job_name)
+        self._loss.forget(job_name)
+        self._refused.discard(job_name)

@@ -20,17 +20,19 @@ from nni_manager.domain.clock import Clock, now_ms
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
+from nni_manager.platform_kit.confirmed_loss import APART_S, ConfirmedLoss
 from nni_manager.platform_kit.contract import Capabilities, Host, NoRoom, Platform, PreflightFinding, Room
 from nni_manager.platforms.dlc import job, preflight, states
 from nni_manager.platforms.dlc.account import DlcAccount, DlcClient, DlcRefused, Item
 from nni_manager.platforms.dlc.config import DlcConfig
 from nni_manager.platforms.dlc.ending import Ending
-from nni_manager.platforms.dlc.listing import JobList, MissingJobs, RestartRecords
+from nni_manager.platforms.dlc.listing import MOST_QUESTIONS, JobList, MissingJobs, RestartRecords
 from nni_manager.platforms.dlc.submitting import LIST_LAG_S, Submissions, Submitting
 from nni_manager.shared_storage.job_folders import JobFolders
 from nni_manager.shared_storage.mounted_storage import MountedStorage, variables_of
 from nni_manager.shared_storage.storage_folders import make_root
 from nni_manager.web_services.account import WebLease
+from nni_manager.web_services.jobs import loop_s
 from trial_runner import protocol
 
 #: Our folder below the mount point, as in NNI.
@@ -48,7 +50,8 @@ T = TypeVar("T")
 
 
 class DlcPlatform(Platform[DlcConfig]):
-    """The adapter of `dlc`. `clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`."""
+    """The adapter of `dlc`. `clock`: milliseconds since the epoch; `list_lag_s`: see `submitting`;
+    `loss_apart_s`: see `ConfirmedLoss`."""
 
     instead_of_shared_storage: ClassVar[str] = (
         "set nasDataSourceId or ossDataSourceId to a data source of PAI, and localStorageMountPoint and"
@@ -72,6 +75,7 @@ class DlcPlatform(Platform[DlcConfig]):
         *,
         list_lag_s: float = LIST_LAG_S,
         fresh_s: float = _FRESH_S,
+        loss_apart_s: float = APART_S,
     ) -> None:
         super().__init__(config, host)
         self._clock, self._lag_s = clock, list_lag_s
@@ -95,7 +99,11 @@ class DlcPlatform(Platform[DlcConfig]):
         #: Ids of jobs that the service has reported.
         self._seen: set[str] = set()
         self._restarts = RestartRecords(lambda id: self._raw_read(_getting(id)))
-        self._missing = MissingJobs(lambda handle: self._raw_read(_getting(_id(handle))))
+        self._missing = MissingJobs(
+            lambda handle: self._raw_read(_getting(_id(handle))),
+            ConfirmedLoss(loop_s, apart_s=loss_apart_s, most=MOST_QUESTIONS),
+            self._folders.pull.has_ended,
+        )
         #: Runners of earlier jobs did not reach the manager; later ones skip the attempt.
         self._is_out_of_reach = False
 
@@ -195,9 +203,10 @@ class DlcPlatform(Platform[DlcConfig]):
             self._missing.seen(handle.job_name)
         else:
             late = self._may_be_late(handle)
-            return Observation(
+            report = Observation(
                 state=JobState.PENDING if late else JobState.UNKNOWN, link=link, wait=_ACCEPTED if late else None
             )
+            return report if late else self._folders.told(handle.job_name, report)
         return self._with_what_is_read(handle, states.job_report(item, link))
 
     def _link(self, id: str) -> str:

@@ -18,7 +18,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
-from nni_manager.platform_kit.contract import Host, PreflightFinding, Severity
+from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from nni_manager.platforms.dlts import states
 from nni_manager.platforms.dlts.account import DltsAccount, Entry, key_of
 from nni_manager.platforms.dlts.config import DltsConfig
@@ -43,14 +43,6 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         " here and in jobs"
     )
     changeable: ClassVar[frozenset[str]] = frozenset({"dockerImage"})
-    #: Seconds between the first and the last of several answers that lack a job, before it counts as lost: a failed
-    #: query looks like an empty result.
-    missed_s: ClassVar[float] = 30.0
-
-    def __init__(self, config: DltsConfig, host: Host) -> None:
-        super().__init__(config, host)
-        #: Job name → start of the period in which no answer had the job, by the loop's clock.
-        self._missed: dict[str, float] = {}
 
     def _account(self) -> DltsAccount:
         return DltsAccount(*_account_settings(self.config))
@@ -151,7 +143,7 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         self._lease.connection.followed[self._owner] = len(handles)
         listed = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         entries = {handle: listed[handle.data] for handle in handles if handle.data in listed}
-        unlisted = self._unlisted.due([handle for handle in handles if handle not in entries])
+        unlisted = self._loss.due([handle for handle in handles if handle not in entries])
         asked = {handle: await self._asked(handle) for handle in unlisted}
         entries |= await self._explained(entries)
         reports = {handle: self._judged(handle, entry) for handle, entry in entries.items()} | asked
@@ -175,17 +167,12 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
 
     async def _asked(self, handle: JobHandle) -> Observation:
         entry = await self._status(handle.data)
-        return self._not_found(handle.job_name) if entry is None else self._judged(handle, entry)
-
-    def _not_found(self, job_name: str) -> Observation:
-        """The report on a job that neither the list nor its status has."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._missed.setdefault(job_name, now_s) < self.missed_s:
-            return Observation(state=JobState.UNKNOWN)
-        return Observation(state=JobState.LOST, message="the job no longer exists in DLWorkspace")
+        if entry is None:  # also after a failed query of its database
+            return self._missing(handle, "the job no longer exists in DLWorkspace")
+        return self._judged(handle, entry)
 
     def _judged(self, handle: JobHandle, entry: Entry) -> Observation:
-        self._missed.pop(handle.job_name, None)
+        self._loss.found(handle.job_name)
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         report = dataclasses.replace(
@@ -196,11 +183,6 @@ class DltsPlatform(WebJobs[DltsAccount, DltsConfig]):
         return self._noted(handle, report)
 
     # Ending
-
-    async def forget(self, handles: Sequence[JobHandle]) -> None:
-        await super().forget(handles)
-        for handle in handles:
-            self._missed.pop(handle.job_name, None)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():

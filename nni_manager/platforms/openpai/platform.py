@@ -161,7 +161,7 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
         self._lease.connection.followed[self._owner] = len(handles)
         listing = await self._lease.call(lambda account: account.jobs(self._accepted_s))
         unlisted = [handle for handle in handles if name_of(handle) not in listing.entries]
-        asked = {handle: await self._asked(handle, listing) for handle in self._unlisted.due(unlisted)}
+        asked = {handle: await self._asked(handle, listing) for handle in self._loss.due(unlisted)}
         reports = {}
         for handle in handles:
             report = asked.get(handle) or await self._seen(handle, listing)
@@ -177,13 +177,14 @@ class OpenpaiPlatform(OnSharedStorage[OpenpaiConfig], WebJobs[OpenpaiAccount, Op
     async def _asked(self, handle: JobHandle, listing: Listing) -> Observation:
         detail = await self._lease.call(lambda account: account.detail(name_of(handle)))
         if detail is None:
-            return Observation(state=JobState.LOST, message="the job no longer exists in OpenPAI")
+            return self._missing(handle, "the job no longer exists in OpenPAI")
         if listing.is_cut_off:
             self._lease.connection.note_overlooked()
         return await self._judged(handle, detail)
 
     async def _judged(self, handle: JobHandle, entry: Any) -> Observation:
         """The report on a job, from its list entry or its detail. An end is computed once."""
+        self._loss.found(handle.job_name)
         if handle.job_name in self._ended:
             return self._ended[handle.job_name]
         detail = None

@@ -44,7 +44,12 @@ class GivenTokens(Tokens):
             self._tokens.pop(0)
 
 
+#: Seconds for which a job is missed before it is lost.
+LOSS_APART_S = 0.1
+
+
 class Signed(AmlPlatform):
+    loss_apart_s = LOSS_APART_S
     given: GivenTokens
 
     def _tokens(self) -> Tokens:

@@ -22,7 +22,7 @@ from nni_manager.platforms.aml import account, job, mirror
 from nni_manager.platforms.aml.assets import Blobs
 from nni_manager.platforms.aml.config import AmlConfig
 from tests.platforms import web_world
-from tests.platforms.aml.aml_world import GOOD, AmlWorld, GivenTokens
+from tests.platforms.aml.aml_world import GOOD, LOSS_APART_S, AmlWorld, GivenTokens
 
 pytestmark = pytest.mark.unit
 _END = tuple(state for state in JobState if state.is_final)
@@ -115,6 +115,8 @@ async def test_states_of_removed_cancelled_and_unknown_jobs(world: AmlWorld) -> 
         await world.vanish(gone)
         world.workspace.stop(cancelled.job_name)
         world.workspace.faults.statuses[odd.job_name] = "Defragmenting"
+        assert (await platform.observe([gone]))[gone].state is JobState.UNKNOWN, "once is not enough"
+        await asyncio.sleep(2 * LOSS_APART_S)
         reports = await platform.observe([gone, cancelled, odd])
     assert [reports[one].state for one in (gone, cancelled, odd)] == [
         JobState.LOST,

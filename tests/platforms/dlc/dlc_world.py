@@ -101,7 +101,8 @@ class DlcWorld(WebWorld):
 
     def built(self, recorder: Recorder, **changes: Any) -> DlcPlatform:
         host = recorder.host(unreachable_keeper())
-        return DlcPlatform(DlcConfig.model_validate(self.settings(**changes)), host, list_lag_s=0.3, fresh_s=0.0)
+        config = DlcConfig.model_validate(self.settings(**changes))
+        return DlcPlatform(config, host, list_lag_s=0.3, fresh_s=0.0, loss_apart_s=0.1)
 
     def make_replicated(self) -> DlcPlatform:
         name = self.job("a").name

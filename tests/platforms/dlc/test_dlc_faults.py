@@ -114,8 +114,9 @@ async def test_states_of_removed_and_stopped_jobs(world: VirtualDlc) -> None:
         await world.vanish(gone)
         world.service.stop(stopped.data.split('"')[3])
         await asyncio.sleep(5)
-        await platform.observe([gone, stopped])
-        await asyncio.sleep(10)
+        for _ in range(6):
+            assert (await platform.observe([gone, stopped]))[gone].state is JobState.UNKNOWN
+            await asyncio.sleep(10)
         reports = await platform.observe([gone, stopped])
     assert reports[gone].state is JobState.LOST
     assert reports[stopped].state is JobState.CANCELLED
@@ -300,13 +301,13 @@ async def test_a_removed_job_is_lost_however_the_service_says_it(world: VirtualD
         await platform.observe([gone, other])
         await world.vanish(gone)
         await asyncio.sleep(15)
-        states = set()
-        for _ in range(6):
+        states = []
+        for _ in range(8):
             reports = await platform.observe([gone, other])
             assert reports[other].state is JobState.RUNNING
-            states.add(reports[gone].state)
+            states.append(reports[gone].state)
             await asyncio.sleep(10)
-    assert JobState.LOST in states
+    assert states[0] is JobState.UNKNOWN and states[-1] is JobState.LOST
 
 
 @pytest.mark.parametrize("answer", [(400, "InvalidJob"), (403, "Forbidden.Job")])

@@ -29,7 +29,7 @@ MISSED_S = 0.1
 class Impatient(DltsPlatform):
     """Asks as often as it likes."""
 
-    missed_s = MISSED_S
+    loss_apart_s = MISSED_S
 
     def _account(self) -> DltsAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}

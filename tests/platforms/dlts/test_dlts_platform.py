@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from nni_manager.config.experiment_file import load
 from nni_manager.domain.errors import BadCredentials, InvalidInput, PlatformUnavailable, SubmitRejected
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Severity
-from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, unavailable
+from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen, taken, told_end, unavailable
 from nni_manager.platforms.dlts.config import DltsConfig
 from nni_manager.platforms.dlts.job import ids_of, job_id
 from nni_manager.platforms.dlts.platform import DltsPlatform
@@ -124,6 +125,24 @@ async def test_one_answer_that_lacks_a_job_is_not_believed(world: DltsWorld) -> 
             await seen(world, platform, handle, JobState.RUNNING)
         await world.vanish(handle)
         await seen(world, platform, handle, JobState.LOST)
+
+
+async def test_missing_job_with_an_exit_file_is_not_lost(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        handle = await running(world, platform, "a")
+        await world.vanish(handle)
+        folder = world.directory(handle.job_name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "runner.json").write_text(json.dumps({"version": protocol.VERSION}))
+        (folder / "exit.json").write_text(json.dumps({"exit_code": 0, "signal": None}))
+        await platform.observe([handle])
+        assert (await told_end(world, handle))["exitCode"] == 0
+        states = set()
+        for _ in range(4):
+            states.add((await platform.observe([handle]))[handle].state)
+            await asyncio.sleep(MISSED_S)
+    assert JobState.UNKNOWN in states and JobState.LOST not in states
 
 
 async def test_unknown_status_changes_nothing(world: DltsWorld) -> None:

@@ -28,8 +28,14 @@ STORAGE = "team-nfs"
 THEIRS = "another"
 
 
+#: Seconds for which a job is missed before it is lost.
+LOSS_APART_S = 0.1
+
+
 class Impatient(OpenpaiPlatform):
-    """Asks as often as it likes."""
+    """Asks as often as it likes, and soon believes that a job is gone."""
+
+    loss_apart_s = LOSS_APART_S
 
     def _account(self) -> OpenpaiAccount:
         limits = {"all": Pacing(calls=40, per_s=1, burst=20)}
