@@ -94,6 +94,13 @@ class Pull:
             attempt.give_up_at = attempt.next_at + patience_s
             self._news.set()
 
+    def notice(self, job_name: str) -> None:
+        """Reads a job's folder now, as its files have changed. Ignores a job that is not followed."""
+        attempt = self._attempts.get(job_name)
+        if attempt is not None and not attempt.is_over:
+            attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
+            self._news.set()
+
     def is_over(self, job_name: str) -> bool:
         """Whether a job's data was read, or the wait for it has ended; True for a job that is not followed."""
         attempt = self._attempts.get(job_name)

@@ -20,6 +20,8 @@ from nni_manager.shared_storage import storage_folders
 _MARK = ".nni-storage."
 #: The trial runner, and packed code directories.
 _SHARED = ("runner-*.pyz", "code-*.tar.gz")
+#: All files that attempts of an experiment share.
+SHARED_PATTERNS = (f"{_MARK}*", *_SHARED)
 
 
 class ServiceMark:

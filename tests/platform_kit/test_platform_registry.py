@@ -115,7 +115,7 @@ def test_platform_without_adapter_is_known_and_refused(plug_in: PlugIn) -> None:
     plug_in("hive", HIVE.replace('adapter="{name}_plug_in:Adapter", ', ""))
     found = registry.find("hive")
     assert found.config is LocalConfig
-    words = r"the platform 'hive' is not in this version yet; trials run on: .*local, .*scripted$"
+    words = r"the platform 'hive' is not in this version yet; trials run on: .*local, .*scripted, slurm$"
     with pytest.raises(InvalidInput, match=words):
         registry.adapter_class(found)
 

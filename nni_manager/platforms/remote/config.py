@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from nni_manager.domain.experiment import Json
-from nni_manager.machines.ssh.address import JumpHost, hops, require_host, require_user
+from nni_manager.machines.ssh.login_section import LoginFields
 from nni_manager.platform_kit.section_model import (
     NAS_MODE,
     TRIAL,
     FirstFormat,
     GpuIndices,
-    Part,
     PlatformSection,
     Remark,
     gpu_faults,
     gpu_warnings,
     marked,
-    secret,
 )
 
 
-class Machine(Part):
+class Machine(LoginFields):
     """One machine, reached by SSH."""
 
-    host: str = Field(min_length=1, description="Host name or address of the machine.")
-    port: int = Field(default=22, ge=1, le=65535, description="TCP port of its SSH server.")
-    user: str = Field(min_length=1, description="Account on the machine.")
-    password: str | None = secret("Password of that user. If it is set, `sshKeyFile` is ignored.", default=None)
-    ssh_key_file: str | None = marked(
-        "Private key file on the manager's machine. Default: the keys of `~/.ssh/config`, standard files such as"
-        " `~/.ssh/id_rsa`, and the agent.",
-        default=None,
-        format="file",
-        unless=("password",),
-    )
-    ssh_passphrase: str | None = secret("Passphrase of the private key.", default=None)
-    host_key: str | None = Field(
-        default=None,
-        pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
-        description="Public key of the machine, or its fingerprint `SHA256:…`, in addition to `~/.ssh/known_hosts`. "
-        "`accept-new` accepts the first key of an unknown machine and adds it to that file.",
-    )
-    proxy_jump: str | None = Field(
-        default=None,
-        min_length=1,
-        pattern=r"^[^\s,]+(,\s*[^\s,]+)*$",
-        description="Jump hosts, `user@host:port`, in order, separated by commas. Default: those of `~/.ssh/config`.",
-    )
     drain: bool = Field(default=False, description="Start no new trials on this machine. Running trials continue.")
     use_active_gpu: bool = Field(default=False, description="Use GPUs that other processes use.")
     max_trial_number_per_gpu: int | None = Field(
@@ -63,12 +37,6 @@ class Machine(Part):
         'Indices of the GPUs that trials may use: `[0, 1]`, `0` or `"0,1"`. Default: all.',
         default=None,
         format="gpu-indices",
-    )
-    python_path: str | None = Field(
-        default=None,
-        min_length=1,
-        pattern=r"^[A-Za-z0-9_./~+@:=,-]+$",
-        description="Folder on the machine that is prepended to `PATH`: a folder, not an interpreter.",
     )
     pre_command: str | None = marked(
         "Shell command that runs before the trial's command; from NNI before 2.0.",
@@ -113,7 +81,7 @@ class RemoteConfig(PlatformSection):
         )
         yield from self._doubles()
         for number, machine in enumerate(self.machine_list):
-            yield from _wrong_names(f"machineList[{number}]", machine)
+            yield from machine.wrong_names(f"machineList[{number}]")
 
     def _doubles(self) -> Iterator[Remark]:
         known = set()
@@ -131,20 +99,6 @@ class RemoteConfig(PlatformSection):
                 use_active_gpu=machine.use_active_gpu,
                 above=f"machineList[{number}].",
             )
-
-
-def _wrong_names(place: str, machine: Machine) -> Iterator[Remark]:
-    """What `ssh` would not accept as a name: it could be an option, or a command of ~/.ssh/config."""
-    names: list[tuple[str, Callable[[str], object], str]] = [
-        ("host", require_host, machine.host),
-        ("user", require_user, machine.user),
-        *(("proxyJump", JumpHost.parse, hop) for hop in hops(machine.proxy_jump or "")),
-    ]
-    for field, check, name in names:
-        try:
-            check(name)
-        except ValueError as error:
-            yield f"{place}.{field}", str(error)
 
 
 #: The section in NNI's first format.

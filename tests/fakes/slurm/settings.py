@@ -1,0 +1,97 @@
+"""The configuration files of the cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NODES = ("n1", "n2")
+CPUS, MEMORY_MB = 2, 2048
+CLUSTER = "nnitest"
+
+
+def slurm_conf(folder: Path, host: str, ports: dict[str, int], *, has_accounting: bool, min_job_age_s: int) -> str:
+    """`slurm.conf`. `ports`: of `slurmctld`, `slurmdbd` and each node."""
+    socket = folder / "munge/socket"
+    lines = [
+        f"ClusterName={CLUSTER}",
+        f"SlurmctldHost={host}(127.0.0.1)",
+        f"SlurmctldPort={ports['slurmctld']}",
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",
+        "SlurmUser=root",
+        "SlurmdUser=root",
+        f"AuthInfo=socket={socket},cred_expire=5",
+        f"StateSaveLocation={folder}/state",
+        f"SlurmdSpoolDir={folder}/%n/spool",
+        f"SlurmctldPidFile={folder}/slurmctld.pid",
+        f"SlurmdPidFile={folder}/%n/slurmd.pid",
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        "MpiDefault=none",
+        "SelectType=select/cons_tres",
+        "SelectTypeParameters=CR_Core_Memory",
+        "SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1",
+        "PreemptType=preempt/partition_prio",
+        "PreemptMode=REQUEUE",
+        "JobAcctGatherType=jobacct_gather/linux",
+        "JobAcctGatherFrequency=task=1",
+        "JobAcctGatherParams=OverMemoryKill",
+        "DefMemPerCPU=128",
+        f"MinJobAge={min_job_age_s}",
+        "KillWait=2",
+        "ReturnToService=2",
+        "SlurmctldTimeout=20",
+        "SlurmdTimeout=10",
+        "SlurmdParameters=config_overrides",
+        *(_accounting(folder, ports) if has_accounting else ()),
+        *(
+            f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={ports[node]} CPUs={CPUS}"
+            f" RealMemory={MEMORY_MB} State=UNKNOWN"
+            for node in NODES
+        ),
+        "PartitionName=main Nodes=ALL Default=YES PriorityTier=5 PreemptMode=CANCEL MaxTime=INFINITE",
+        "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE",
+        "PartitionName=short Nodes=ALL PriorityTier=5 PreemptMode=OFF MaxTime=1 DefaultTime=1",
+        "PartitionName=private Nodes=ALL PriorityTier=5 PreemptMode=OFF AllowAccounts=other",
+        "PartitionName=closed Nodes=ALL PriorityTier=5 PreemptMode=OFF State=DOWN",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _accounting(folder: Path, ports: dict[str, int]) -> list[str]:
+    return [
+        "AccountingStorageType=accounting_storage/slurmdbd",
+        "AccountingStorageHost=127.0.0.1",
+        f"AccountingStoragePort={ports['slurmdbd']}",
+        f"AccountingStoragePass={folder}/munge/socket",
+        "AccountingStorageEnforce=associations,limits,qos",
+    ]
+
+
+def slurmdbd_conf(folder: Path, host: str, ports: dict[str, int], password: str) -> str:
+    """`slurmdbd.conf`, which contains the password of the database."""
+    lines = [
+        f"AuthInfo=socket={folder}/munge/socket",
+        f"DbdHost={host}",
+        "DbdAddr=127.0.0.1",
+        f"DbdPort={ports['slurmdbd']}",
+        "SlurmUser=root",
+        f"PidFile={folder}/slurmdbd.pid",
+        "CommunicationParameters=NoInAddrAny",
+        "StorageType=accounting_storage/mysql",
+        "StorageHost=127.0.0.1",
+        f"StoragePort={ports['mariadb']}",
+        "StorageUser=slurm",
+        f"StoragePass={password}",
+        "StorageLoc=slurm_acct",
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+#: Commands of `sacctmgr` that make accounts and QOS: `tight` runs one job per user and takes two.
+ACCOUNTS = (
+    f"add cluster {CLUSTER}",
+    "add qos tight set MaxJobsPerUser=1 MaxSubmitJobsPerUser=2",
+    "add account lab set qos=normal,tight",
+    "add account other set qos=normal",
+    "add user root account=lab defaultaccount=lab",
+)
