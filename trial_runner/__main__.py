@@ -11,6 +11,7 @@ from trial_runner.outboxes import Outboxes
 from trial_runner.runner import exec_channel, preparation, settings
 from trial_runner.runner.client import SHORT_CONNECT_S, Client, Denied, Fenced, Refused, Unavailable
 from trial_runner.runner.command import Claim, Evidence, Left
+from trial_runner.runner.ending import EndingNotice, forget_earlier
 from trial_runner.runner.preparation import Preparation, registration
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
@@ -40,6 +41,8 @@ class _Ready(NamedTuple):
 
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    notice = EndingNotice()
+    notice.listen()
     python_version.check()
     settings.settle_replica(os.environ)
     if sys.argv[1:2]:
@@ -48,7 +51,7 @@ def main() -> int:
         signal.signal(number, _leave)  # signals without a handler do not end process 1 of a container
     try:
         token = settings.take_credential(os.environ) if os.environ.get(protocol.ENV_TOKEN) else None
-        return _run(settings.read(os.environ), token)
+        return _run(settings.read(os.environ), token, notice)
     except BadSetting as error:
         _say(str(error))
         return protocol.EXIT_USAGE
@@ -68,17 +71,19 @@ def _clients(options: Settings, token: settings.Credential, container: str) -> L
         raise _Failure(protocol.EXIT_USAGE, sentence) from None
 
 
-def _run(options: Settings, token: Optional[settings.Credential]) -> int:
+def _run(options: Settings, token: Optional[settings.Credential], notice: EndingNotice) -> int:
     with ExitStack() as clean_up:
         _make_folders(options)
-        container = os.urandom(8).hex() if options.is_reporter else ""
+        container = settings.container_of(os.environ) if options.is_reporter else ""
         clients = _clients(options, _required(token), container) if options.manager_urls else []
         try:
             ready = _prepare(options, clients, container)
+            if os.path.lexists(os.path.join(options.system_dir, protocol.STOP_FILE)):
+                raise _stopped(options)
             options = options._replace(channel=ready.channel)
             stand_in = preparation.provide(clean_up, options.system_dir)
             _become_subreaper()
-            run = Run(options, ready.client, ready.stored, container, ready.claim, _say)
+            run = Run(options, ready.client, ready.stored, container, ready.claim, notice, _say)
             return run.run(preparation.of_command(os.environ, options, stand_in))
         except _Failure as error:
             failure = error
@@ -133,12 +138,19 @@ def _fetch(options: Settings, clients: List[Client], container: str) -> _Ready:
     if options.is_code_fetched:
         preparation.fetch_code()
     preparation.fetch_parameters()
+    if preparation.must_stop():
+        raise _stopped(options)
     if not options.is_reporter:
         return _Ready(protocol.PUSH, clients[0], {})
     stored, claim = preparation.stored_outboxes(), None
     if options.channel == protocol.PUSH_OR_EXEC:  # the manager can read in this container if posts stop arriving
         claim = _claim(options, protocol.PUSH, container)
     return _Ready(protocol.PUSH, clients[0], stored, claim)
+
+
+def _stopped(options: Settings) -> _Failure:
+    code = protocol.EXIT_STOPPED if options.is_reporter else 0
+    return _Failure(code, "The job was cancelled before its command started.")
 
 
 def _claim(options: Settings, channel: str, container: str) -> Claim:
@@ -184,8 +196,12 @@ _NOT_THERE = {
 
 
 def _outboxes(options: Settings) -> Dict[str, int]:
-    """Sizes of outboxes that an earlier container of this attempt left here."""
-    return Outboxes(options.system_dir, _say).sizes() if options.is_reporter else {}
+    """Sizes of outboxes that an earlier container of this attempt left here; their last lines are ended."""
+    if not options.is_reporter:
+        return {}
+    left = Outboxes(options.system_dir, _say)
+    left.end_lines()
+    return left.sizes()
 
 
 #: Message about a folder that cannot be created.
@@ -201,6 +217,7 @@ def _make_folders(options: Settings) -> None:
         os.makedirs(os.path.join(options.system_dir, protocol.OUTBOX_FOLDER), exist_ok=True)
         os.makedirs(options.output_dir, exist_ok=True)
         os.makedirs(options.checkpoint_dir, exist_ok=True)
+        forget_earlier(options.system_dir)
     except OSError as error:
         sentence = _CLOSED.format(
             error.filename,

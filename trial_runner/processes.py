@@ -225,6 +225,16 @@ def send_signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for the signal; False if that is unknown."""
+    try:
+        status = _read("{}/{}/status".format(_PROC, pid))
+    except OSError:
+        return False
+    _, _, rest = status.partition(b"\nSigCgt:")
+    return bool(int(rest.split(None, 1)[0], 16) >> (number - 1) & 1) if rest else False
+
+
 def reap(pid: int) -> bool:
     """Whether the child had ended and is reaped now; also true if it is not our child any more."""
     try:

@@ -81,7 +81,7 @@ route            body                                                           
 ===============  ==================================================================  ================================
 POST version     version, python, host, pid, channel (push|pull|exec), container,    accepted, managerVersion
                  outboxes {name: bytes} [, inlineCode true: there is a place for it] [, record, hasCode, stored,
-                                                                                     together, inlineCode]
+                                                                                     together, stop, inlineCode]
 GET parameters   –                                                                   the parameter record
 GET code         –                                                                   tar.gz; 204: none to be fetched
 GET outboxes     –                                                                   {outbox: bytes stored}
@@ -109,7 +109,7 @@ may contain the next answers: `record`, the parameter record; `hasCode`, whether
 the code itself if it is small, as from GET code, in base64; `stored`, as from GET outboxes. `together` true: the
 manager accepts several posts in one request. Its parts are carried out in order until one is not answered 200, or has
 lines that are not stored completely: that answer is the last one, and later parts were not carried out. If the whole
-request fails, the runner makes its posts one by one.
+request fails, the runner makes its posts one by one. `stop` true: the job is cancelled, and its command not started.
 
 `nowMs` is the runner's clock at the post, which may be wrong. `undelivered` lists what the manager will not get:
 refused and skipped data. `wasStarted` false: the command never ran, and the exit code is the runner's own, one of
@@ -119,9 +119,9 @@ several, except the reporting one.
 
 Containers: a platform may start a second container for an attempt. Each reporting runner creates an identity when it
 starts, registers with it and with the sizes of the outboxes that it found, and sends it in the header
-`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. A new container that
-found less of an outbox than is stored starts over: its offsets are added to what is stored, and earlier data is kept
-and marked by its epoch.
+`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. Each new container
+starts an epoch, which marks its results. One that found less of an outbox than is stored starts over: its offsets are
+added to what is stored. In Slurm, where a job may run several times under its id, the identity is `container_of_run`.
 
 Pull: if the manager cannot be reached, it reads in the attempt's folder `runner.json` (the version's body), the
 outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes {name: bytes},
@@ -251,6 +251,10 @@ PIECE_BYTES = 1024 * 1024
 RELEASED_FILE = "released"
 #: The channel that a choosing runner has chosen: push or exec.
 CHANNEL_FILE = "channel"
+#: In the attempt's folder once the platform has announced that it will take the job away; `stand_in/nni` looks at it.
+ENDING_FILE = "ending"
+#: In the attempt's folder once the manager has cancelled the job: a runner does not start the command any more.
+STOP_FILE = "stop"
 
 # Exit codes of a runner whose command did not run; otherwise the command's, or 128 + the signal that ended it
 EXIT_USAGE = 64
@@ -259,6 +263,7 @@ EXIT_UNREACHABLE = 75
 EXIT_DENIED = 77
 EXIT_VERSION_REFUSED = 78
 EXIT_FENCED = 79
+EXIT_STOPPED = 80
 EXIT_CANNOT_START = 126
 
 #: Failures of runners before the command started.
@@ -268,6 +273,7 @@ RUNNER_EXITS = {
     EXIT_UNREACHABLE: "the manager could not be reached",
     EXIT_DENIED: "its token was denied",
     EXIT_FENCED: "the attempt was already closed",
+    EXIT_STOPPED: "the job was already cancelled",
     EXIT_CANNOT_START: "the command could not start",
 }
 
@@ -358,6 +364,14 @@ def _cut(data: Union[bytes, bytearray]) -> Tuple[List[Dict[str, Any]], int]:
         messages.append(_from_json(data[body:end].decode()))  # for bytes, json would guess the encoding
         start = end
     return messages, start
+
+
+def container_of_run(job_id: int, restarts: int) -> str:
+    """Identity of the container that is a run of a batch job, for its runner and for a manager that only reads it.
+
+    `restarts`: how often the service has run the job before.
+    """
+    return "{:012x}{:04x}".format(job_id, restarts)
 
 
 def on_one_line(pem: str) -> str:

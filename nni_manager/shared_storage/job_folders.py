@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from nni_manager.domain.attempt import Observation
@@ -13,9 +14,12 @@ from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobState
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.tasks import ended
+from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.mounted_storage import MountedStorage
 from nni_manager.shared_storage.pull import Pull
 from trial_runner.wire import foreign_files
+
+log = logging.getLogger(__name__)
 
 #: Seconds for a container's files to become visible after its end.
 _PATIENCE_S = 2.0
@@ -58,18 +62,29 @@ class JobFolders:
         """The folder of a job on this machine."""
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
-    def told(self, job_name: str, report: Observation) -> Observation:
+    def told(self, job_name: str, report: Observation, run: str = "") -> Observation:
         """The report for the scheduler: a job has ended when its files have been read. Its files may show that the
-        container runs before the platform does."""
+        container runs before the platform does. `run`: as `Pull.follow`."""
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # raises a bug's exception
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)
-        self.pull.follow(job_name, self.here(job_name), logs)
+        self.pull.follow(job_name, self.here(job_name), logs, run=run)
         if report.state in self._held:
             self.pull.finish(job_name, self._patience_s)
             return report if self.pull.is_over(job_name) else _running(report)
         is_seen = report.state is JobState.PENDING and self.pull.has_started(job_name)
         return _running(report) if is_seen else report
+
+    async def ask_to_stop(self, job_names: Iterable[str]) -> None:
+        """Keeps jobs that wait in the service's queue from starting their commands, if their runners start after
+        all."""
+        await asyncio.gather(*map(self._ask_to_stop, job_names))
+
+    async def _ask_to_stop(self, job_name: str) -> None:
+        try:
+            await asyncio.to_thread(runner_folder.ask_to_stop, self.here(job_name))
+        except OSError as error:  # the service stops it anyway
+            log.warning("%s cannot be told in its folder that it is cancelled: %s", job_name, error)
 
     def forget(self, job_name: str) -> None:
         self.pull.forget(job_name)

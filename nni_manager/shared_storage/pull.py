@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRe
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.tasks import happened
 from nni_manager.shared_storage import runner_folder
-from nni_manager.shared_storage.runner_folder import End
+from nni_manager.shared_storage.runner_folder import End, Registration
 from trial_runner import protocol
 from trial_runner.wire import outbox_files, stderr_end
 from trial_runner.wire.outbox_files import Present
@@ -53,6 +54,10 @@ class _PulledJob:
     is_registered: bool = False
     #: Id of the container that registered last; empty: it has none.
     container: str = ""
+    #: Id of the only container that counts, if the adapter knows it; others belong to earlier runs of the job.
+    run: str = ""
+    #: Time until which results of an earlier container are waited for; None: they are not.
+    earlier_until: float | None = None
     #: Time when its runner's report of the end was first seen.
     end_seen_at: float | None = None
     #: Whether that report was passed on.
@@ -62,9 +67,17 @@ class _PulledJob:
     has_given_up: bool = False
     #: Time until which zeros at a log's offset are waited for; None: there are none.
     hole_until: float | None = None
-    #: Reading has ended.
+    #: Reading has ended, unless another container registers.
     is_over: bool = False
+    #: Its runner's version was refused: no container of it is read.
+    is_refused: bool = False
     trouble: str = ""
+
+    def reopen(self) -> None:
+        """Forgets the end of an earlier container."""
+        self.end_seen_at = self.give_up_at = None
+        self.is_end_reported = self.is_over = self.has_given_up = False
+        self.next_at, self.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
 
 
 class Pull:
@@ -75,11 +88,20 @@ class Pull:
         self._attempts: dict[str, _PulledJob] = {}
         self._news = asyncio.Event()
 
-    def follow(self, job_name: str, folder: Path, logs: Path) -> None:
-        """Starts reading the attempt's `folder`, and copying its logs to the folder `logs`. Idempotent."""
-        if job_name not in self._attempts:
+    def follow(self, job_name: str, folder: Path, logs: Path, *, run: str = "") -> None:
+        """Starts reading the attempt's `folder`, and copying its logs to the folder `logs`. Idempotent.
+
+        `run`: container id of the job's present run, where the service tells that it runs the job again: an end that
+        another container left in the folder decides nothing. Empty: the newest registered container counts.
+        """
+        attempt = self._attempts.get(job_name)
+        if attempt is None:
             now = asyncio.get_running_loop().time()
-            self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now)
+            self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now, run=run)
+            self._news.set()
+        elif run not in ("", attempt.run):
+            attempt.run = run
+            attempt.reopen()
             self._news.set()
 
     def finish(self, job_name: str, patience_s: float) -> None:
@@ -129,11 +151,11 @@ class Pull:
     async def look(self) -> None:
         """Reads the folders of all due attempts once."""
         now = asyncio.get_running_loop().time()
-        for attempt in [one for one in self._attempts.values() if not one.is_over and one.next_at <= now]:
+        for attempt in [one for one in self._attempts.values() if not one.is_refused and one.next_at <= now]:
             await self._look_at(attempt)
 
     async def _wait(self) -> None:
-        times = [attempt.next_at for attempt in self._attempts.values() if not attempt.is_over]
+        times = [attempt.next_at for attempt in self._attempts.values() if not attempt.is_refused]
         await happened(self._news, asyncio.timeout_at(min(times, default=None)))
         self._news.clear()
 
@@ -150,6 +172,9 @@ class Pull:
 
     def _plan_next(self, attempt: _PulledJob, stretches: int, has_news: bool) -> None:
         now = asyncio.get_running_loop().time()
+        if attempt.is_over:  # another container may still register
+            attempt.next_at = now + LONGEST_WAIT_S
+            return
         is_ended = attempt.give_up_at is not None or attempt.end_seen_at is not None
         longest_s = _LONGEST_WAIT_AFTER_END_S if is_ended else LONGEST_WAIT_S
         attempt.wait_s = SHORTEST_WAIT_S if has_news else min(longest_s, _GROWTH * attempt.wait_s)
@@ -176,7 +201,16 @@ class Pull:
     async def _read(self, attempt: _PulledJob) -> tuple[int, bool]:
         """Reads new data of an attempt; returns the number of chunks of results, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first, as it was written last
-        if not await self._register(attempt):
+        if end is not None and end.container != attempt.run and attempt.run:
+            end = None  # of an earlier run
+        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
+        if registration is not None and _is_new(attempt, registration):
+            if not await self._take_earlier(attempt, registration):
+                return 0, True
+            await self._register(attempt, registration)
+        if attempt.is_over:
+            return 0, False
+        if not attempt.is_registered:
             if end is not None and not end.was_started:  # the command never started: nothing else will come
                 await self._tell_end(attempt, end)
                 attempt.end_seen_at = asyncio.get_running_loop().time()
@@ -192,11 +226,29 @@ class Pull:
             raise trouble
         return stretches, bool(stretches or copied)
 
-    async def _register(self, attempt: _PulledJob) -> bool:
-        """Passes on a new registration; returns whether results of the runner are accepted."""
-        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
-        if registration is None or (attempt.is_registered and registration.container == attempt.container):
-            return attempt.is_registered
+    async def _take_earlier(self, attempt: _PulledJob, registration: Registration) -> bool:
+        """Delivers what an earlier container had written when this one registered, so that it counts as the earlier
+        one's. Returns whether that is all, or has been waited for long enough."""
+        sizes = registration.outboxes
+        if not sizes:
+            return True
+        if attempt.offsets is None:
+            attempt.offsets = dict(await self._host.stored(attempt.job_name))
+        offsets = attempt.offsets
+        with suppress(OSError):  # not visible yet, or not stored
+            for name, size in sizes.items():
+                while offsets.get(name, 0) < size and await self._take_stretch(
+                    attempt, offsets, name, is_last=False, size=None, until=size
+                ):
+                    pass
+        if attempt.offsets is not None and all(offsets.get(name, 0) >= size for name, size in sizes.items()):
+            return True
+        if attempt.earlier_until is None:
+            attempt.earlier_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
+        return _is_past(attempt.earlier_until)
+
+    async def _register(self, attempt: _PulledJob, registration: Registration) -> None:
+        """Passes on a new registration."""
         try:
             await self._host.register(
                 attempt.job_name,
@@ -206,14 +258,15 @@ class Pull:
                 outboxes=registration.outboxes,
             )
         except VersionRefused:
-            self._close(attempt)
-            return False
+            attempt.is_refused = True
+            return self._close(attempt)
         except AttemptDecided:  # storage shows an earlier state
-            return attempt.is_registered
+            return
+        if attempt.is_registered or attempt.is_over:
+            attempt.reopen()
         attempt.is_registered, attempt.container = True, registration.container
-        attempt.offsets, attempt.end_seen_at, attempt.is_end_reported = None, None, False
+        attempt.offsets, attempt.earlier_until = None, None
         self._host.wake(attempt.job_name)
-        return True
 
     async def _take_results(self, attempt: _PulledJob, end: End | None) -> tuple[int, OSError | None]:
         """Delivers results; returns the number of chunks, at most `_MOST_STRETCHES`, and the error of an unreadable
@@ -236,11 +289,17 @@ class Pull:
         return count, trouble
 
     async def _take_stretch(
-        self, attempt: _PulledJob, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
+        self,
+        attempt: _PulledJob,
+        offsets: dict[str, int],
+        outbox: str,
+        is_last: bool,
+        size: int | None,
+        until: int | None = None,
     ) -> bool:
         """Delivers the next chunk of an outbox; returns whether there was one.
 
-        `is_last`: the outbox is complete; `size`: its final size in bytes, if known.
+        `is_last`: the outbox is complete; `size`: its final size in bytes, if known; `until`: only records before it.
         """
         stretch = await asyncio.to_thread(
             runner_folder.next_outbox_stretch,
@@ -250,6 +309,7 @@ class Pull:
             is_ended=is_last,
             size=size,
             takes_holes=_is_past(attempt.give_up_at),
+            until=until,
         )
         if stretch is None:
             return False
@@ -331,6 +391,13 @@ class Pull:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
+
+
+def _is_new(attempt: _PulledJob, registration: Registration) -> bool:
+    """Whether this is the registration of another container than the one that is read, and not of an earlier run."""
+    if attempt.run not in ("", registration.container):
+        return False
+    return not attempt.is_registered or registration.container != attempt.container
 
 
 def _is_past(moment: float | None) -> bool:

@@ -166,7 +166,9 @@ class WebJobs(Platform[ConfigT], Generic[AccountT, ConfigT]):
         return await self._folders.files(handle.job_name)
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
-        await self._stop([handle for handle in handles if handle.job_name not in self._ended])
+        running = [handle for handle in handles if handle.job_name not in self._ended]
+        await self._folders.ask_to_stop(handle.job_name for handle in running)
+        await self._stop(running)
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         """Stops running jobs and forgets all. The service keeps jobs forever, and the user keeps the files."""

@@ -100,6 +100,7 @@ async def test_the_life_of_a_runner(runner: Runner, world: RunnerWorld) -> None:
             "hasCode": True,
             "stored": {},
             "together": True,
+            "stop": False,
         },
     )
     assert parameters["parameters"] == {"x": 0.5} and parameters["parameter_source"] == "customized"

@@ -150,6 +150,9 @@ async def test_orders_reach_the_runner(world: RunnerWorld) -> None:
     await world.register()
     await world.world.commands.kill_trial(world.id, world.runner.trial_id)
     assert await world.reports.must_stop(world.runner)
+    assert (await world.reports.register(world.runner, protocol.VERSION, "push")).must_stop, (
+        "a command that has not started"
+    )
     assert (await world.reports.attempt(world.runner)).grace_s == 5.0
     assert await world.reports.started(world.runner, None)
     assert await world.reports.exited(world.runner, {**EXIT_0, "exitCode": None, "signal": 15})

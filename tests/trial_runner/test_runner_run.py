@@ -257,7 +257,11 @@ def test_the_manager_s_grace_period_counts(listener: FakeListener, runner: Runne
 
 
 def test_answer_to_started_can_request_end(listener: FakeListener, runner: Runner) -> None:
-    listener.stop = 0.0
+    def cancel_now(route: str, _body: Body) -> None:
+        if route == "status":
+            listener.stop = 0.0
+
+    listener.before = cancel_now
     assert runner.run("exec sleep 1000").code == 128 + signal.SIGKILL
 
 
@@ -456,6 +460,16 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     assert ended.code == protocol.EXIT_FENCED and "has taken over its folder" in ended.stderr
     assert json.loads((runner.system_dir / protocol.EXIT_FILE).read_text()) == word
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
+
+
+def test_torn_line_of_an_earlier_container_is_ended(listener: FakeListener, runner: Runner) -> None:
+    main = runner.system_dir / protocol.MAIN_OUTBOX
+    main.parent.mkdir(parents=True)
+    main.write_text('{"type": "intermed')
+    (runner.system_dir / "outbox" / "7-0.jsonl").write_text('{"type": "intermediate", "value": 0}\n')
+    assert runner.run(report(1)).code == 0
+    assert listener.lines[protocol.MAIN_OUTBOX] == ['{"type": "intermed', '{"type": "intermediate", "value": 1}']
+    assert listener.values("outbox/7-0.jsonl") == [0]
 
 
 def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, runner: Runner) -> None:

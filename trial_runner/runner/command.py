@@ -61,6 +61,12 @@ class ProcessTree:
         self._kill_at = kill_at
         self._kill_timer = self._loop.call_later(grace_s, self.look)
 
+    def tell(self, number: int) -> None:
+        """Sends a signal to the processes that catch it; none if that cannot be seen."""
+        for pid in processes.with_descendants(processes.children(os.getpid())):
+            if processes.catches(pid, number):
+                processes.send_signal(pid, number)
+
     def look(self) -> None:
         """Checks all processes; called when a child has ended."""
         if self._is_over:

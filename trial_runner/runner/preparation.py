@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 
 from trial_runner import protocol
 from trial_runner.launch import PROGRAM
-from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Unavailable
+from trial_runner.runner.client import RETRY_WAITS_S, Client, Denied, Refused, Unavailable
 from trial_runner.runner.settings import AUTO, Settings
 from trial_runner.wire import code_archive, foreign_files, removal
 from trial_runner.wire.backoff import Backoff
@@ -78,6 +78,8 @@ def provide(clean_up: ExitStack, system_dir: str) -> str:
 #: results arrive late, or by commands in its container, which cost little.
 _PROBE_S = 15.0
 _PROBE_BEFORE_EXEC_S = 5.0
+#: Seconds for which the answer to the registration says whether the job is cancelled.
+_FRESH_S = 1.0
 _ARCHIVE = ".code.tar.gz"
 
 _Answer = TypeVar("_Answer")
@@ -118,6 +120,7 @@ class Preparation:
         self._say = say
         #: The answer to the registration, which may contain the next answers.
         self._answer: Dict[str, Any] = {}
+        self._answered_at = 0.0
 
     def register(self) -> None:
         """Raises Unavailable early if the runner may let itself be read instead."""
@@ -141,6 +144,7 @@ class Preparation:
             else:
                 client.takes_together = self._answer.get(protocol.TOGETHER) is True
                 self._clients[:] = [client]
+                self._answered_at = time.monotonic()
                 return
         raise Unavailable("; ".join(map(str, errors)), errors[0].retry_after, errors[0].status)
 
@@ -192,6 +196,17 @@ class Preparation:
         if not isinstance(stored, dict):
             stored = self._until_answered(lambda: self._clients[0].get("outboxes"))
         return {name: size for name, size in stored.items() if isinstance(size, int)}
+
+    def must_stop(self) -> bool:
+        """Whether the manager has cancelled the job. It is asked again if preparing took long; then an answer that does
+        not come delays nothing."""
+        if time.monotonic() - self._answered_at < _FRESH_S:
+            return self._answer.get("stop") is True
+        try:
+            answer = self._clients[0].post("heartbeat", {"reporter": self._settings.is_reporter})
+        except (Unavailable, Refused):
+            return False
+        return answer.get("stop") is True
 
     def _until_answered(self, ask: Callable[[], _Answer], patience_s: Optional[float] = None) -> _Answer:
         deadline = time.monotonic() + (self._settings.drain_s if patience_s is None else patience_s)

@@ -13,6 +13,7 @@ from trial_runner.inotify import Changes
 from trial_runner.loop import Loop
 from trial_runner.outboxes import Outboxes
 from trial_runner.processes import Exit
+from trial_runner.runner import ending
 from trial_runner.runner.client import Client
 from trial_runner.runner.command import LOOK_S, Claim, Evidence, Left, ProcessTree, now_ms
 from trial_runner.runner.delivery import Delivery, Undelivered
@@ -68,6 +69,7 @@ class Run:
         stored: Dict[str, int],
         container: str,
         claim: Optional[Claim],
+        notice: ending.EndingNotice,
         say: Callable[[str], None],
     ) -> None:
         self._settings = settings
@@ -77,6 +79,7 @@ class Run:
         self._is_superseded = False
         #: The platform or user has requested the container's end.
         self._is_end_asked = False
+        self._notice = notice
         self._say = say
         self._loop = Loop(self._on_fault)
         self._mailbox = Mailbox(self._loop)
@@ -101,7 +104,9 @@ class Run:
 
     def run(self, environment: Dict[str, str]) -> int:
         """The exit code of the whole. Raises OSError and ValueError if the command cannot start."""
-        self._loop.watch_signals((signal.SIGCHLD, *_FORWARDED), self._on_signals)
+        self._loop.watch_signals((signal.SIGCHLD, ending.SIGNAL, *_FORWARDED), self._on_signals)
+        if self._notice.is_given:
+            ending.note(self._settings, self._say)
         self._started_ms = now_ms()
         settings = self._settings
         self._tree.start(settings.command, settings.code_dir, environment, self._stdout, self._stderr)
@@ -251,8 +256,16 @@ class Run:
         for number in _FORWARDED:
             if number in numbers:
                 self._on_end_asked(number)
+        if ending.SIGNAL in numbers:
+            self._on_notice()
         if signal.SIGCHLD in numbers:
             self._tree.look()
+
+    def _on_notice(self) -> None:
+        if not self._notice.is_given:
+            self._notice.is_given = True
+            ending.note(self._settings, self._say)
+        self._tree.tell(ending.SIGNAL)
 
     def _on_end_asked(self, number: int) -> None:
         self._is_end_asked = True

@@ -239,6 +239,7 @@ class _Routes:
             "hasCode": welcome.archive is not None,
             "stored": welcome.stored,
             protocol.TOGETHER: True,
+            "stop": welcome.must_stop,
             **code,
         }
 

@@ -193,6 +193,7 @@ class FakeListener:
             "hasCode": self.code is not None,
             "stored": dict(self.sizes),
             protocol.TOGETHER: True,
+            "stop": self.stop is not None,
             **inline,
         }
 

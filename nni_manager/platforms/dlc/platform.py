@@ -230,6 +230,7 @@ class DlcPlatform(Platform[DlcConfig]):
         return dataclasses.replace(report, message=sentence)
 
     async def cancel(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
+        await self._folders.ask_to_stop(handle.job_name for handle in handles)
         await self._ending.stop([_id(handle) for handle in handles])
 
     async def forget(self, handles: Sequence[JobHandle]) -> None:

@@ -37,6 +37,7 @@ from nni_manager.platforms.scripted.states import (
     next_change_ms,
     rule_for,
 )
+from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.job_folders import read_stretch
 from nni_manager.shared_storage.pull import Pull
 from trial_runner import protocol
@@ -236,6 +237,8 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
                 unstarted = await asyncio.to_thread(launch.take_back, self._jobs.folder_of(job.name))
                 cancelled = dataclasses.replace(job, cancelled_ms=self._clock(), cancelled_unstarted=unstarted)
                 await self._jobs.replace(cancelled)
+                if self._pull is not None:
+                    await asyncio.to_thread(runner_folder.ask_to_stop, Path(job.system_directory))
         if self._processes is not None:
             await self._processes.cancel([job.name], grace_period_s)
         self._events.wake(job.name)

@@ -200,6 +200,8 @@ class Registration:
     archive: CodeArchive | None
     #: Outbox → number of stored bytes.
     stored: Mapping[str, int]
+    #: Its job is cancelled: the command must not start.
+    must_stop: bool
 
 
 class RunnerReports:
@@ -236,7 +238,7 @@ class RunnerReports:
         attempt = AttemptReports(experiment, side, runner, self)
         attempt.require_open()
         experiment.loop.heartbeats.hear(side.job_name)
-        return Registration(record=side.record, archive=attempt.archive, stored=side.outboxes)
+        return Registration(record=side.record, archive=attempt.archive, stored=side.outboxes, must_stop=side.must_stop)
 
     async def attempt(self, runner: RunnerIdentity) -> AttemptReports:
         """The attempt that a runner posts about; registers a runner that has not registered."""

@@ -145,6 +145,15 @@ async def test_missing_job_with_an_exit_file_is_not_lost(world: DltsWorld) -> No
     assert JobState.UNKNOWN in states and JobState.LOST not in states
 
 
+async def test_cancelled_job_has_a_stop_file(world: DltsWorld) -> None:
+    world.pretend()
+    async with world.make() as platform:
+        cancelled, other = [await accepted(world, platform, name) for name in ("a", "b")]
+        await platform.cancel([cancelled], 1.0)
+    there = [(world.directory(one.job_name) / protocol.STOP_FILE).exists() for one in (cancelled, other)]
+    assert there == [True, False]
+
+
 async def test_unknown_status_changes_nothing(world: DltsWorld) -> None:
     world.pretend()
     async with world.make() as platform:

@@ -1,8 +1,8 @@
 """Stands in for `nni` if it is not installed: the parts that trial code and user tuners need, in a lightweight form.
 
-A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results and ids here, and the
-modules `tuner`, `assessor`, `utils`, `common.hpo_utils`, `typehint`, `parameter_expressions` and, where nni-manager is
-installed, `experiment`.
+A real `nni` further along `sys.path` takes over completely. Otherwise: parameters, results, ids and `is_ending` here,
+and the modules `tuner`, `assessor`, `utils`, `common.hpo_utils`, `typehint`, `parameter_expressions` and, where
+nni-manager is installed, `experiment`.
 Everything else says that it needs the real package.
 """
 
@@ -17,6 +17,7 @@ if not nni_upstream.use_real_nni(__name__, __file__):
         get_next_parameters,
         get_sequence_id,
         get_trial_id,
+        is_ending,
         report_final_result,
         report_intermediate_result,
     )
@@ -36,6 +37,7 @@ if not nni_upstream.use_real_nni(__name__, __file__):
         "get_next_parameters",
         "get_sequence_id",
         "get_trial_id",
+        "is_ending",
         "load",
         "report_final_result",
         "report_intermediate_result",

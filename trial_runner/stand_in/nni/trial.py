@@ -1,4 +1,5 @@
-"""The functions that trial code calls: parameters, results, ids. Outside an experiment they work locally and print."""
+"""The functions that trial code calls: parameters, results, ids, `is_ending`. Outside an experiment they work locally
+and print."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ _experiment_id = os.environ.get("NNI_EXP_ID") or "STANDALONE"
 _trial_id = os.environ.get("NNI_TRIAL_JOB_ID") or "STANDALONE"
 _sequence_id = int(os.environ.get("NNI_TRIAL_SEQ_ID") or 0)
 nni_outbox.settle()
+#: The file that announces the job's end; empty outside an experiment.
+_ending_file = os.environ.get("NNI_SYS_DIR") and os.path.abspath(os.path.join(os.environ["NNI_SYS_DIR"], "ending"))
 
 _record: Dict[str, Any] | None = None
 _printed = 0
@@ -75,6 +78,15 @@ def get_trial_id() -> str:
 def get_sequence_id() -> int:
     """The trial's number in its experiment, from 0; 0 outside an experiment."""
     return _sequence_id
+
+
+def is_ending() -> bool:
+    """Whether the platform has announced that it will soon take the job away: save a checkpoint now.
+
+    One look at a file, cheap enough for every step; always False outside an experiment. NNI's own SDK has no such
+    function: look for the file ``ending`` in ``$NNI_SYS_DIR``.
+    """
+    return bool(_ending_file) and os.path.exists(_ending_file)
 
 
 def _report(kind: str, metric: object, step: int | None = None) -> None:
