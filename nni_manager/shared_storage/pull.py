@@ -16,13 +16,13 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.tasks import happened
 from nni_manager.shared_storage import runner_folder
+from nni_manager.shared_storage.pulled_job import SHORTEST_WAIT_S, PulledJob
 from nni_manager.shared_storage.runner_folder import End, Registration
 from trial_runner import protocol
 from trial_runner.wire import outbox_files, stderr_end
@@ -30,8 +30,7 @@ from trial_runner.wire.outbox_files import Present
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two reads of an attempt: while files change, and at most; and after its end, while data is missing.
-SHORTEST_WAIT_S = 0.5
+#: Seconds between two reads of an attempt: at most; and after its end, while data is missing.
 LONGEST_WAIT_S = 10.0
 _LONGEST_WAIT_AFTER_END_S = 2.0
 _GROWTH = 1.5
@@ -41,51 +40,12 @@ _MOST_STRETCHES = 16
 LOG_PATIENCE_S = 10.0
 
 
-@dataclass(slots=True, kw_only=True)
-class _PulledJob:
-    job_name: str
-    folder: Path
-    #: The folder for copies of its logs.
-    logs: Path
-    next_at: float
-    wait_s: float = SHORTEST_WAIT_S
-    #: Number of stored bytes of each outbox; None: not queried yet.
-    offsets: dict[str, int] | None = None
-    is_registered: bool = False
-    #: Id of the container that registered last; empty: it has none.
-    container: str = ""
-    #: Id of the only container that counts, if the adapter knows it; others belong to earlier runs of the job.
-    run: str = ""
-    #: Time until which results of an earlier container are waited for; None: they are not.
-    earlier_until: float | None = None
-    #: Time when its runner's report of the end was first seen.
-    end_seen_at: float | None = None
-    #: Whether that report was passed on.
-    is_end_reported: bool = False
-    #: The platform reports that the job has ended, so its end does not wait for the rest.
-    give_up_at: float | None = None
-    has_given_up: bool = False
-    #: Time until which zeros at a log's offset are waited for; None: there are none.
-    hole_until: float | None = None
-    #: Reading has ended, unless another container registers.
-    is_over: bool = False
-    #: Its runner's version was refused: no container of it is read.
-    is_refused: bool = False
-    trouble: str = ""
-
-    def reopen(self) -> None:
-        """Forgets the end of an earlier container."""
-        self.end_seen_at = self.give_up_at = None
-        self.is_end_reported = self.is_over = self.has_given_up = False
-        self.next_at, self.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
-
-
 class Pull:
     """The reading of the runners' folders for one adapter; every method but `run` returns at once."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._attempts: dict[str, _PulledJob] = {}
+        self._attempts: dict[str, PulledJob] = {}
         self._news = asyncio.Event()
 
     def follow(self, job_name: str, folder: Path, logs: Path, *, run: str = "") -> None:
@@ -97,7 +57,7 @@ class Pull:
         attempt = self._attempts.get(job_name)
         if attempt is None:
             now = asyncio.get_running_loop().time()
-            self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now, run=run)
+            self._attempts[job_name] = PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now, run=run)
             self._news.set()
         elif run not in ("", attempt.run):
             attempt.run = run
@@ -112,7 +72,7 @@ class Pull:
         """
         attempt = self._attempts.get(job_name)
         if attempt is not None and attempt.give_up_at is None and not attempt.is_over:
-            attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
+            attempt.hurry()
             attempt.give_up_at = attempt.next_at + patience_s
             self._news.set()
 
@@ -120,7 +80,7 @@ class Pull:
         """Reads a job's folder now, as its files have changed. Ignores a job that is not followed."""
         attempt = self._attempts.get(job_name)
         if attempt is not None and not attempt.is_over:
-            attempt.next_at, attempt.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
+            attempt.hurry()
             self._news.set()
 
     def is_over(self, job_name: str) -> bool:
@@ -159,7 +119,7 @@ class Pull:
         await happened(self._news, asyncio.timeout_at(min(times, default=None)))
         self._news.clear()
 
-    async def _look_at(self, attempt: _PulledJob) -> None:
+    async def _look_at(self, attempt: PulledJob) -> None:
         stretches, has_news = 0, False
         try:
             stretches, has_news = await self._read(attempt)
@@ -170,7 +130,7 @@ class Pull:
             self._complain(attempt, error, is_ours=True)
         self._plan_next(attempt, stretches, has_news)
 
-    def _plan_next(self, attempt: _PulledJob, stretches: int, has_news: bool) -> None:
+    def _plan_next(self, attempt: PulledJob, stretches: int, has_news: bool) -> None:
         now = asyncio.get_running_loop().time()
         if attempt.is_over:  # another container may still register
             attempt.next_at = now + LONGEST_WAIT_S
@@ -187,7 +147,7 @@ class Pull:
         else:
             attempt.next_at = min(attempt.next_at, max(now, attempt.give_up_at))
 
-    def _complain(self, attempt: _PulledJob, error: Exception, *, is_ours: bool = False) -> None:
+    def _complain(self, attempt: PulledJob, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != attempt.trouble:
             log.warning(
                 "files of job %s in %s cannot be read now: %s",
@@ -198,7 +158,7 @@ class Pull:
             )
         attempt.trouble = repr(error)
 
-    async def _read(self, attempt: _PulledJob) -> tuple[int, bool]:
+    async def _read(self, attempt: PulledJob) -> tuple[int, bool]:
         """Reads new data of an attempt; returns the number of chunks of results, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first, as it was written last
         if end is not None and end.container != attempt.run and attempt.run:
@@ -226,7 +186,7 @@ class Pull:
             raise trouble
         return stretches, bool(stretches or copied)
 
-    async def _take_earlier(self, attempt: _PulledJob, registration: Registration) -> bool:
+    async def _take_earlier(self, attempt: PulledJob, registration: Registration) -> bool:
         """Delivers what an earlier container had written when this one registered, so that it counts as the earlier
         one's. Returns whether that is all, or has been waited for long enough."""
         sizes = registration.outboxes
@@ -247,7 +207,7 @@ class Pull:
             attempt.earlier_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
         return _is_past(attempt.earlier_until)
 
-    async def _register(self, attempt: _PulledJob, registration: Registration) -> None:
+    async def _register(self, attempt: PulledJob, registration: Registration) -> None:
         """Passes on a new registration."""
         try:
             await self._host.register(
@@ -268,7 +228,7 @@ class Pull:
         attempt.offsets, attempt.earlier_until = None, None
         self._host.wake(attempt.job_name)
 
-    async def _take_results(self, attempt: _PulledJob, end: End | None) -> tuple[int, OSError | None]:
+    async def _take_results(self, attempt: PulledJob, end: End | None) -> tuple[int, OSError | None]:
         """Delivers results; returns the number of chunks, at most `_MOST_STRETCHES`, and the error of an unreadable
         outbox, which does not affect others."""
         if attempt.offsets is None:
@@ -290,7 +250,7 @@ class Pull:
 
     async def _take_stretch(
         self,
-        attempt: _PulledJob,
+        attempt: PulledJob,
         offsets: dict[str, int],
         outbox: str,
         is_last: bool,
@@ -322,7 +282,7 @@ class Pull:
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_of_unread_files(self, attempt: _PulledJob, found: Present, end: End | None) -> None:
+    async def _tell_of_unread_files(self, attempt: PulledJob, found: Present, end: End | None) -> None:
         name, offsets = protocol.NOT_READ_OUTBOX, attempt.offsets
         if offsets is None or name in offsets:
             return
@@ -334,7 +294,7 @@ class Pull:
             await self._host.deliver(attempt.job_name, name, 0, size, lines, container=attempt.container)
             offsets[name] = size
 
-    async def _copy_logs(self, attempt: _PulledJob) -> int:
+    async def _copy_logs(self, attempt: PulledJob) -> int:
         """Copies new parts of the logs; returns the number of bytes. Zeros count as printed after a while."""
         patience_is_over = _is_past(attempt.hole_until)
         copied = await asyncio.to_thread(
@@ -350,7 +310,7 @@ class Pull:
             attempt.hole_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
         return copied.size
 
-    async def _take_end(self, attempt: _PulledJob, end: End) -> None:
+    async def _take_end(self, attempt: PulledJob, end: End) -> None:
         """Reports the end from the runner; the attempt is over when all data that it refers to is here."""
         now = asyncio.get_running_loop().time()
         if attempt.end_seen_at is None:
@@ -368,7 +328,7 @@ class Pull:
             self._close(attempt)
 
     async def _tell_end(
-        self, attempt: _PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
+        self, attempt: PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(stderr_end.read, str(attempt.folder))
         missing = (missing_logs or {}).items()
@@ -387,13 +347,13 @@ class Pull:
         }
         await self._host.exited(attempt.job_name, json.dumps(word))
 
-    def _close(self, attempt: _PulledJob) -> None:
+    def _close(self, attempt: PulledJob) -> None:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
 
 
-def _is_new(attempt: _PulledJob, registration: Registration) -> bool:
+def _is_new(attempt: PulledJob, registration: Registration) -> bool:
     """Whether this is the registration of another container than the one that is read, and not of an earlier run."""
     if attempt.run not in ("", registration.container):
         return False

@@ -43,6 +43,7 @@ from nni_manager.shared_storage.mounted_storage import variables_of
 from nni_manager.web_services.account import WebLease
 from nni_manager.web_services.jobs import loop_s
 from trial_runner import protocol
+from trial_runner.protocol import container_of_run
 
 _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="Slurm has accepted the job")
 
@@ -108,7 +109,8 @@ class SlurmPlatform(Platform[SlurmConfig]):
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():
-            return await preflight.look(self.config, self._lease)
+            folder = self.host.folder.parent  # nodes that see it see the experiment's, too
+            return await preflight.look(self.config, self._lease, folder, may_submit=self.host.may_try_jobs)
 
     async def __aenter__(self) -> Self:
         await self._lease.enter_checked()
@@ -224,7 +226,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
             if report.state.is_final and handle.job_name not in self._ended:
                 self._ended[handle.job_name] = report
                 self._files.hurry()
-            reports[handle] = self._files.folders.told(handle.job_name, report)
+            reports[handle] = self._files.folders.told(handle.job_name, report, container_of_run(int(_id(handle)), 0))
         await self._end_requeued(handles, snapshot)
         return reports
 
@@ -258,9 +260,9 @@ class SlurmPlatform(Platform[SlurmConfig]):
         return states.report(row, complaint, user)
 
     async def _end_requeued(self, handles: Sequence[JobHandle], snapshot: Snapshot) -> None:
-        """Cancels jobs that wait again after they ran: their attempts have ended."""
+        """Cancels jobs that Slurm runs again: their attempts have ended."""
         rows = [snapshot.rows.get(_id(handle)) for handle in handles]
-        again = [row.id for row in rows if row is not None and row.restarts and states.is_waiting(row)]
+        again = [row.id for row in rows if row is not None and row.restarts and row.is_open]
         if again:
             await self._end(again)
 

@@ -43,13 +43,14 @@ def test_fields_become_options_of_sbatch() -> None:
         options=["--exclusive", "--mail-type=FAIL"],
     )
     given = arguments(section, _spec(gpu_number=2, nonce="0123456789"), "/shared/x")
-    assert given[:7] == [
+    assert given[:8] == [
         "--job-name=nni_exp_abcdefgh_trial_k3f9a-2-n01234567",
         "--chdir=/shared/x",
         "--output=/dev/null",
         "--error=/shared/x/slurm.err",
         "--open-mode=append",
         "--no-requeue",
+        "--signal=B:USR1@60",
         "--export=ALL",
     ]
     assert "--gres=gpu:a100:2 --exclusive --mail-type=FAIL" in " ".join(given)
