@@ -27,7 +27,7 @@ THOROUGH_WORKERS ?= $(shell expr $$(nproc) + 3)
 # Tests are compiled once, not by each process that runs them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test thorough machines live live-gpu check style types debian chromium nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
+.PHONY: demo test thorough machines slurm live live-gpu check style types debian chromium nni3 docs screenshot bench bench-tuners fuzz lock lowest latest dist clean
 
 # A real search on real data: sixteen trials with TPE, to the end.
 demo: $(VENV)/.demo
@@ -50,6 +50,12 @@ thorough: $(VENV)/.dev chromium nni3
 # What mounts file systems or makes networks and containers: as root, on a machine that may be changed.
 machines: $(VENV)/.dev debian
 	$(PYTEST) --machines -m machines
+
+# All that is tested on a real Slurm, which the tests start: as root. Its packages are Debian's; `machines` runs a part of it
+# where they are installed.
+slurm: $(VENV)/.dev
+	sh .ci/debian-packages with-slurm
+	$(PYTEST) --machines --slurm tests/platforms/slurm tests/acceptance/test_slurm.py
 
 # The platform contract and the digits example on a real service; nothing of them stays there. A cluster:
 # make live KIND=kubeflow KUBECONFIG=~/.kube/config; any other: make live KIND=openpai LIVE_CONFIG=experiment.yml.

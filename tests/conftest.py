@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     workers.add_option(parser)
     parser.addoption("--machines", action="store_true", help="also run tests that change the machine, as root")
     parser.addoption("--live-gpu", action="store_true", help="also run tests with real GPUs, as `make live-gpu` does")
+    parser.addoption("--slurm", action="store_true", help="also run all tests on a real Slurm, as `make slurm` does")
     live = parser.getgroup("live", "real services, tests/platforms/live; `make live` sets these options")
     live.addoption("--live", metavar="NAME", help="name of the training service, as in its section of the config")
     live.addoption("--live-config", metavar="FILE", help="config of an experiment with that section")
@@ -83,6 +84,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("machines") and not config.getoption("machines"):
             item.add_marker(pytest.mark.skip(reason=f"{item.name}: run it with `make machines`"))
+        if item.get_closest_marker("slurm") and not config.getoption("--slurm"):
+            item.add_marker(pytest.mark.skip(reason=f"{item.name}: run it with `make slurm`"))
         if item.get_closest_marker("live_gpu") and not config.getoption("--live-gpu"):
             item.add_marker(pytest.mark.skip(reason=f"{item.name}: run it with `make live-gpu`"))
 

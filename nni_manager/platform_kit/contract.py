@@ -235,10 +235,10 @@ class Host:
     shared_storage: Callable[[], Json | None] = lambda: None
     #: Random part of the names of its folders on storage, 24 hex digits; empty: created by an earlier version.
     storage_key: str = ""
-    #: Maximum size in bytes of the stored logs of one attempt.
-    max_log_bytes: int = 100 * 2**20
+    max_log_bytes: int = 100 * 2**20  #: Maximum size in bytes of the stored logs of one attempt.
     #: Initial environment of trials on this machine; None: unknown, or not needed by a preflight.
     caller_environment: Mapping[str, str] | None = field(default=None, repr=False)
+    may_try_jobs: bool = False  #: A preflight may submit a short job.
     #: Seconds since the last post of the job's runner; None: the trial listener is not open yet.
     silence_s: Callable[[str], float | None] = lambda job_name: None
 

@@ -89,7 +89,15 @@ async def _ask(
         async with connected(process, "doctor's") as keeper:
             connections.offer(machines.LOCAL, lambda: KeeperConnection(keeper, connections.shared_object(Places)))
             try:
-                host = standalone_host("doctor", service.service, folder, connections, storage, environment=environment)
+                host = standalone_host(
+                    "doctor",
+                    service.service,
+                    folder,
+                    connections,
+                    storage,
+                    environment=environment,
+                    may_try_jobs=True,
+                )
                 return await preflight.ask(service, secrets, host)
             finally:
                 await process.ended(_KEEPER_END_S)

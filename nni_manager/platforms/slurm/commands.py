@@ -20,7 +20,8 @@ from nni_manager.platforms.slurm.listing import EVERY_STATE, QUEUE_FORMAT, RECOR
 SUBMIT_S = 45
 #: Seconds for other commands; those of a controller that is away take 9.
 ASK_S = 25.0
-_TIMED_OUT, _NO_COMMAND = 124, 127
+#: Exit codes of `timeout`, of a shell without the command, and of commands that a signal ended.
+_TIMED_OUT, _NO_COMMAND, _SIGNALS = 124, 127, range(129, 193)
 _AWAY = re.compile(
     r"Unable to contact|Connection refused|Zero Bytes were transmitted|Socket timed out|Unable to connect"
 )
@@ -81,9 +82,14 @@ def submitted(answer: Answer) -> str | NoRoom:
         raise NoAnswer("sbatch printed no job id")
     if _NO_ROOM.search(complaint):
         return NoRoom(why=Wait(code=WaitCode.QUOTA, sentence=f"Slurm takes no further job: {shown(complaint)}"))
-    if answer.rc not in (_TIMED_OUT, _NO_COMMAND) and not _AWAY.search(complaint) and not _BUSY.search(complaint):
+    if not _was_cut_off(answer) and not _AWAY.search(complaint) and not _BUSY.search(complaint):
         raise SubmitRejected(f"Slurm refused the job: {shown(complaint) or f'exit code {answer.rc}'}")
     raise fault_of(answer, "sbatch")
+
+
+def _was_cut_off(answer: Answer) -> bool:
+    """Whether the command ended without an answer: by its time limit or a signal, or because it is missing."""
+    return answer.rc in (_TIMED_OUT, _NO_COMMAND) or answer.rc in _SIGNALS
 
 
 def require(answer: Answer, program: str) -> Answer:
@@ -103,13 +109,15 @@ def fault_of(answer: Answer, program: str) -> NniManagerError:
         )
     if answer.rc == _TIMED_OUT:
         return NoAnswer(f"{program}: no answer within {SUBMIT_S} s")
+    if _was_cut_off(answer):
+        return NoAnswer(f"{program} was ended: exit code {answer.rc}")
     is_refused = bool(_CERTAINLY_REFUSED.search(complaint))
     return PlatformUnavailable(f"{program}: {shown(complaint) or f'exit code {answer.rc}'}", refused=is_refused)
 
 
 def is_away(answer: Answer) -> bool:
     """Whether a command failed because the controller did not answer."""
-    return answer.rc in (_TIMED_OUT, _NO_COMMAND) or bool(_AWAY.search(answer.complaint))
+    return _was_cut_off(answer) or bool(_AWAY.search(answer.complaint))
 
 
 def shown(complaint: str) -> str:

@@ -21,6 +21,7 @@ from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.machines.shell import NoAnswer
+from nni_manager.platform_kit.confirmed_loss import APART_S, ConfirmedLoss
 from nni_manager.platform_kit.contract import (
     Capabilities,
     Host,
@@ -40,7 +41,9 @@ from nni_manager.platforms.slurm.login import cluster_of, credential_of, key_of
 from nni_manager.platforms.slurm.script import arguments, experiment_of, is_of, name_of, script
 from nni_manager.shared_storage.mounted_storage import variables_of
 from nni_manager.web_services.account import WebLease
+from nni_manager.web_services.jobs import loop_s
 from trial_runner import protocol
+from trial_runner.protocol import container_of_run
 
 _ACCEPTED = Wait(code=WaitCode.SUBMITTED, sentence="Slurm has accepted the job")
 
@@ -58,8 +61,8 @@ class SlurmPlatform(Platform[SlurmConfig]):
     )
     #: Seconds after which an interrupted `sbatch` has certainly ended.
     settle_s: ClassVar[float] = commands.SUBMIT_S + 10.0
-    #: Seconds between the first and a later answer without a job, before it counts as lost.
-    missed_s: ClassVar[float] = 60.0
+    #: Seconds between two rounds that lack a job, after which it is lost.
+    loss_apart_s: ClassVar[float] = APART_S
 
     def __init__(self, config: SlurmConfig, host: Host) -> None:
         super().__init__(config, host)
@@ -83,7 +86,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         #: Names on Slurm when this instance was entered.
         self._earlier: Mapping[str, Row] | None = None
         self._ended: dict[str, Observation] = {}
-        self._missed: dict[str, float] = {}
+        self._loss = ConfirmedLoss(loop_s, apart_s=self.loss_apart_s)
         self._ending: set[asyncio.Task[None]] = set()
         self._open_jobs = 0
 
@@ -106,7 +109,8 @@ class SlurmPlatform(Platform[SlurmConfig]):
 
     async def preflight(self) -> Sequence[PreflightFinding]:
         async with self._lease.entered():
-            return await preflight.look(self.config, self._lease)
+            folder = self.host.folder.parent  # nodes that see it see the experiment's, too
+            return await preflight.look(self.config, self._lease, folder, may_submit=self.host.may_try_jobs)
 
     async def __aenter__(self) -> Self:
         await self._lease.enter_checked()
@@ -118,7 +122,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         cluster = self._lease.connection
         cluster.followed[self._owner] = self._followed
         self._files.enter(cluster.shell, facts.home)
-        self._entered_s, self._entered_ms = asyncio.get_running_loop().time(), now_ms()
+        self._entered_s, self._entered_ms = loop_s(), now_ms()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -159,7 +163,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
         secret = {protocol.ENV_TOKEN: token} if token else {}
         variables = {**(spec.caller_environment if self.config.login is None else {}), **secret}
-        self._unanswered[spec.name] = asyncio.get_running_loop().time()
+        self._unanswered[spec.name] = loop_s()
         try:
             answer = await self._lease.call(
                 lambda cluster: cluster.submit(
@@ -193,7 +197,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         found = await self._lease.call(lambda cluster: cluster.find(name, age_s(spec.intended_ms)))
         if found is not None:
             return self._accept(spec, found.id)
-        if since_s is not None and asyncio.get_running_loop().time() < since_s + self.settle_s:
+        if since_s is not None and loop_s() < since_s + self.settle_s:
             raise NoAnswer("an earlier sbatch may still be accepted; the job is submitted again if it was not")
         return None
 
@@ -205,7 +209,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
             job_name=spec.name,
             data=json.dumps({"id": id, "name": name_of(spec)}),
         )
-        self._accepted[spec.name] = handle, asyncio.get_running_loop().time()
+        self._accepted[spec.name] = handle, loop_s()
         self._open_jobs += 1
         return handle
 
@@ -222,7 +226,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
             if report.state.is_final and handle.job_name not in self._ended:
                 self._ended[handle.job_name] = report
                 self._files.hurry()
-            reports[handle] = self._files.folders.told(handle.job_name, report)
+            reports[handle] = self._files.folders.told(handle.job_name, report, container_of_run(int(_id(handle)), 0))
         await self._end_requeued(handles, snapshot)
         return reports
 
@@ -232,15 +236,17 @@ class SlurmPlatform(Platform[SlurmConfig]):
     async def _judged(self, handle: JobHandle, snapshot: Snapshot) -> Observation:
         row = snapshot.rows.get(_id(handle))
         if row is not None and row.name == _name(handle):
-            self._missed.pop(handle.job_name, None)
+            self._loss.found(handle.job_name)
             return await self._reported(handle, row)
         _, accepted_s = self._accepted.get(handle.job_name, (None, float("-inf")))
         if snapshot.at_s < accepted_s:
             return Observation(state=JobState.PENDING, wait=_ACCEPTED)
-        if _id(handle) not in snapshot.missing:
-            return Observation(state=JobState.UNKNOWN)
-        missed_s = self._missed.setdefault(handle.job_name, snapshot.at_s)
-        if snapshot.at_s - missed_s < self.missed_s:
+        is_lost = self._loss.is_lost(
+            handle.job_name,
+            has_exit=self._files.folders.pull.has_ended(handle.job_name),
+            all_answered=_id(handle) in snapshot.missing,
+        )
+        if not is_lost:
             return Observation(state=JobState.UNKNOWN)
         return Observation(state=JobState.LOST, message="Slurm no longer knows the job")
 
@@ -254,9 +260,9 @@ class SlurmPlatform(Platform[SlurmConfig]):
         return states.report(row, complaint, user)
 
     async def _end_requeued(self, handles: Sequence[JobHandle], snapshot: Snapshot) -> None:
-        """Cancels jobs that wait again after they ran: their attempts have ended."""
+        """Cancels jobs that Slurm runs again: their attempts have ended."""
         rows = [snapshot.rows.get(_id(handle)) for handle in handles]
-        again = [row.id for row in rows if row is not None and row.restarts and states.is_waiting(row)]
+        again = [row.id for row in rows if row is not None and row.restarts and row.is_open]
         if again:
             await self._end(again)
 
@@ -292,8 +298,10 @@ class SlurmPlatform(Platform[SlurmConfig]):
         await self._end([_id(handle) for handle in handles if not self._has_ended(handle)])
         for handle in handles:
             self._followed.cancelled.discard(_id(handle))
-            for known in (self._accepted, self._ended, self._missed, self._unanswered):
-                known.pop(handle.job_name, None)
+            self._loss.forget(handle.job_name)
+            self._accepted.pop(handle.job_name, None)
+            self._ended.pop(handle.job_name, None)
+            self._unanswered.pop(handle.job_name, None)
             self._files.forget(handle.job_name)
 
     async def close(self) -> None:

@@ -11,6 +11,8 @@ from nni_manager.platforms.slurm.config import SlurmConfig
 
 #: File of an attempt's folder for what Slurm and the script print on stderr.
 ERROR_FILE = "slurm.err"
+#: Seconds before its time limit, and before a preemption where the cluster sends signals, when the runner is told.
+_NOTICE_S = 60
 _NONCE = 8
 _NAME = re.compile(r"nni_exp_(?P<experiment>[A-Za-z0-9_-]+)_trial_(?P<trial>[A-Za-z0-9]+)(-[0-9]+)?(-n[a-z0-9]+)?")
 
@@ -61,6 +63,7 @@ def arguments(config: SlurmConfig, spec: JobSpec, folder: str) -> list[str]:
         f"--error={folder}/{ERROR_FILE}",
         "--open-mode=append",
         "--no-requeue",
+        f"--signal=B:USR1@{_NOTICE_S}",
         "--export=ALL",
         *options(config, spec.gpu_number),
     ]

@@ -9,8 +9,8 @@
     DEADLINE       FAILED      CANCELLED     CANCELLED   PREEMPTED     PREEMPTED
     NODE_FAIL      LOST        BOOT_FAIL     LOST        REVOKED       LOST
 
-COMPLETING is not an end: processes of the job may still run. A job that ran and is PENDING again was requeued in spite
-of `--no-requeue`: it is reported PREEMPTED, and cancelled, so that only the next attempt runs.
+COMPLETING is not an end: processes of the job may still run. A job that was requeued in spite of `--no-requeue` is
+PREEMPTED, whatever its state: the manager cancels it, so that only the next attempt runs.
 """
 
 from __future__ import annotations
@@ -54,14 +54,10 @@ _UNUSABLE_FOLDER = 53
 _OVER_MEMORY = re.compile(r"exceeded memory limit .*being killed|oom[-_ ]kill", re.IGNORECASE)
 
 
-def is_waiting(row: Row) -> bool:
-    return job_state(row.state) is JobState.PENDING
-
-
 def report(row: Row, complaint: str = "", user: str = "") -> Observation:
     """The report on a job. `complaint`: the end of its error file; `user`: the name of `row.by`, if known."""
     state = job_state(row.state)
-    if state is JobState.PENDING and row.restarts:
+    if row.restarts:
         return Observation(
             state=JobState.PREEMPTED,
             native_reason="REQUEUED",

@@ -42,8 +42,10 @@ def standalone_host(
     storage: Json | None = None,
     storage_key: str = "",
     environment: Mapping[str, str] | None = None,
+    *,
+    may_try_jobs: bool = False,
 ) -> Host:
-    """A host that stores nothing.
+    """A host that stores nothing. `may_try_jobs`: as in `Host`.
 
     `folder`: the experiment's, which may not exist. `storage`: shared storage with secrets filled in. `storage_key`: of
     an experiment that may have folders on storage. `environment`: initial environment of trials on this machine.
@@ -64,6 +66,7 @@ def standalone_host(
         private=ServiceText(Folder(folder).private, service) if folder.is_dir() else PrivateText(),
         storage_key=storage_key,
         caller_environment=environment,
+        may_try_jobs=may_try_jobs,
     )
 
 

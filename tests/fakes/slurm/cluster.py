@@ -30,7 +30,9 @@ def missing() -> str:
         return "Slurm: start it as root"
     absent = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
     if absent:
-        return f"Slurm: {', '.join(absent)} missing; install slurmctld slurmd slurm-client slurmdbd munge mariadb-server"
+        return (
+            f"Slurm: {', '.join(absent)} missing; install slurmctld slurmd slurm-client slurmdbd munge mariadb-server"
+        )
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 NODES = ("n1", "n2")
-CPUS, MEMORY_MB = 2, 2048
+CPUS, MEMORY_MB = 4, 2048
 CLUSTER = "nnitest"
 
 
