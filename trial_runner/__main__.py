@@ -74,7 +74,7 @@ def _clients(options: Settings, token: settings.Credential, container: str) -> L
 def _run(options: Settings, token: Optional[settings.Credential], notice: EndingNotice) -> int:
     with ExitStack() as clean_up:
         _make_folders(options)
-        container = os.urandom(8).hex() if options.is_reporter else ""
+        container = settings.container_of(os.environ) if options.is_reporter else ""
         clients = _clients(options, _required(token), container) if options.manager_urls else []
         try:
             ready = _prepare(options, clients, container)
@@ -196,8 +196,12 @@ _NOT_THERE = {
 
 
 def _outboxes(options: Settings) -> Dict[str, int]:
-    """Sizes of outboxes that an earlier container of this attempt left here."""
-    return Outboxes(options.system_dir, _say).sizes() if options.is_reporter else {}
+    """Sizes of outboxes that an earlier container of this attempt left here; their last lines are ended."""
+    if not options.is_reporter:
+        return {}
+    left = Outboxes(options.system_dir, _say)
+    left.end_lines()
+    return left.sizes()
 
 
 #: Message about a folder that cannot be created.

@@ -121,6 +121,14 @@ class Outboxes:
         files cannot displace them."""
         return self._present(self._attempt_directory).names
 
+    def end_lines(self) -> None:
+        """Ends the last line of each present outbox that an earlier container was writing when it was ended: otherwise
+        the first line of the next one would continue it."""
+        for name in self.names()[: protocol.MOST_OUTBOXES]:
+            with suppress(OSError):
+                if name != protocol.METRICS_FILE:
+                    _end_line(self._attempt_directory, file_name(name))
+
     def sizes(self) -> Dict[str, int]:
         """Size in bytes of each present outbox; one that vanishes meanwhile is left out."""
         found: Dict[str, int] = {}
@@ -229,3 +237,10 @@ class Outboxes:
 
 def _changed(status: os.stat_result) -> Tuple[int, int]:
     return status.st_mtime_ns, status.st_ino
+
+
+def _end_line(folder: str, name: str) -> None:
+    with Descriptor(foreign_files.open_file(folder, name, os.O_RDWR | os.O_APPEND)) as file:
+        size = os.fstat(file).st_size
+        if size and os.pread(file, 1, size - 1) != b"\n":
+            foreign_files.write_all(file, b"\n")

@@ -119,9 +119,9 @@ several, except the reporting one.
 
 Containers: a platform may start a second container for an attempt. Each reporting runner creates an identity when it
 starts, registers with it and with the sizes of the outboxes that it found, and sends it in the header
-`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. A new container that
-found less of an outbox than is stored starts over: its offsets are added to what is stored, and earlier data is kept
-and marked by its epoch.
+`CONTAINER_HEADER` of every request. The newest one registered wins; the others are answered 410. Each new container
+starts an epoch, which marks its results. One that found less of an outbox than is stored starts over: its offsets are
+added to what is stored. In Slurm, where a job may run several times under its id, the identity is `container_of_run`.
 
 Pull: if the manager cannot be reached, it reads in the attempt's folder `runner.json` (the version's body), the
 outboxes, and `exit.json` (name, pid, state, exit_code, signal, started_ms, ended_ms, container, outboxes {name: bytes},
@@ -364,6 +364,14 @@ def _cut(data: Union[bytes, bytearray]) -> Tuple[List[Dict[str, Any]], int]:
         messages.append(_from_json(data[body:end].decode()))  # for bytes, json would guess the encoding
         start = end
     return messages, start
+
+
+def container_of_run(job_id: int, restarts: int) -> str:
+    """Identity of the container that is a run of a batch job, for its runner and for a manager that only reads it.
+
+    `restarts`: how often the service has run the job before.
+    """
+    return "{:012x}{:04x}".format(job_id, restarts)
 
 
 def on_one_line(pem: str) -> str:

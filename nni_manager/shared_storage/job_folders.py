@@ -62,13 +62,13 @@ class JobFolders:
         """The folder of a job on this machine."""
         return self.storage.attempt(attempt_directory_of(job_name)).here
 
-    def told(self, job_name: str, report: Observation) -> Observation:
+    def told(self, job_name: str, report: Observation, run: str = "") -> Observation:
         """The report for the scheduler: a job has ended when its files have been read. Its files may show that the
-        container runs before the platform does."""
+        container runs before the platform does. `run`: as `Pull.follow`."""
         if self._pulling is not None and self._pulling.done():
             self._pulling.result()  # raises a bug's exception
         logs = self._host.folder / "trials" / attempt_directory_of(job_name)
-        self.pull.follow(job_name, self.here(job_name), logs)
+        self.pull.follow(job_name, self.here(job_name), logs, run=run)
         if report.state in self._held:
             self.pull.finish(job_name, self._patience_s)
             return report if self.pull.is_over(job_name) else _running(report)

@@ -15,22 +15,22 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from nni_manager.domain.errors import AttemptDecided, NniManagerError, VersionRefused
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platform_kit.tasks import happened
 from nni_manager.shared_storage import runner_folder
-from nni_manager.shared_storage.runner_folder import End
+from nni_manager.shared_storage.pulled_job import SHORTEST_WAIT_S, PulledJob
+from nni_manager.shared_storage.runner_folder import End, Registration
 from trial_runner import protocol
 from trial_runner.wire import outbox_files, stderr_end
 from trial_runner.wire.outbox_files import Present
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two reads of an attempt: while files change, and at most; and after its end, while data is missing.
-SHORTEST_WAIT_S = 0.5
+#: Maximum seconds between two reads of an attempt: generally, and after its end, while data is missing.
 LONGEST_WAIT_S = 10.0
 _LONGEST_WAIT_AFTER_END_S = 2.0
 _GROWTH = 1.5
@@ -40,46 +40,28 @@ _MOST_STRETCHES = 16
 LOG_PATIENCE_S = 10.0
 
 
-@dataclass(slots=True, kw_only=True)
-class _PulledJob:
-    job_name: str
-    folder: Path
-    #: The folder for copies of its logs.
-    logs: Path
-    next_at: float
-    wait_s: float = SHORTEST_WAIT_S
-    #: Number of stored bytes of each outbox; None: not queried yet.
-    offsets: dict[str, int] | None = None
-    is_registered: bool = False
-    #: Id of the container that registered last; empty: it has none.
-    container: str = ""
-    #: Time when its runner's report of the end was first seen.
-    end_seen_at: float | None = None
-    #: Whether that report was passed on.
-    is_end_reported: bool = False
-    #: The platform reports that the job has ended, so its end does not wait for the rest.
-    give_up_at: float | None = None
-    has_given_up: bool = False
-    #: Time until which zeros at a log's offset are waited for; None: there are none.
-    hole_until: float | None = None
-    #: Reading has ended.
-    is_over: bool = False
-    trouble: str = ""
-
-
 class Pull:
     """The reading of the runners' folders for one adapter; every method but `run` returns at once."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._attempts: dict[str, _PulledJob] = {}
+        self._attempts: dict[str, PulledJob] = {}
         self._news = asyncio.Event()
 
-    def follow(self, job_name: str, folder: Path, logs: Path) -> None:
-        """Starts reading the attempt's `folder`, and copying its logs to the folder `logs`. Idempotent."""
-        if job_name not in self._attempts:
+    def follow(self, job_name: str, folder: Path, logs: Path, *, run: str = "") -> None:
+        """Starts reading the attempt's `folder`, and copying its logs to the folder `logs`. Idempotent.
+
+        `run`: container id of the job's present run, where the service tells that it runs the job again: an end that
+        another container left in the folder decides nothing. Empty: the newest registered container counts.
+        """
+        attempt = self._attempts.get(job_name)
+        if attempt is None:
             now = asyncio.get_running_loop().time()
-            self._attempts[job_name] = _PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now)
+            self._attempts[job_name] = PulledJob(job_name=job_name, folder=folder, logs=logs, next_at=now, run=run)
+            self._news.set()
+        elif run not in ("", attempt.run):
+            attempt.run = run
+            attempt.reopen()
             self._news.set()
 
     def finish(self, job_name: str, patience_s: float) -> None:
@@ -104,9 +86,9 @@ class Pull:
         self._attempts.pop(job_name, None)
 
     def has_started(self, job_name: str) -> bool:
-        """Whether the job's runner has registered."""
+        """Whether the job's runner has registered, that of its present run."""
         attempt = self._attempts.get(job_name)
-        return attempt is not None and attempt.is_registered
+        return attempt is not None and attempt.is_registered and attempt.run in ("", attempt.container)
 
     def has_ended(self, job_name: str) -> bool:
         """Whether the exit file of the job's newest container was read."""
@@ -122,15 +104,15 @@ class Pull:
     async def look(self) -> None:
         """Reads the folders of all due attempts once."""
         now = asyncio.get_running_loop().time()
-        for attempt in [one for one in self._attempts.values() if not one.is_over and one.next_at <= now]:
+        for attempt in [one for one in self._attempts.values() if not one.is_refused and one.next_at <= now]:
             await self._look_at(attempt)
 
     async def _wait(self) -> None:
-        times = [attempt.next_at for attempt in self._attempts.values() if not attempt.is_over]
+        times = [attempt.next_at for attempt in self._attempts.values() if not attempt.is_refused]
         await happened(self._news, asyncio.timeout_at(min(times, default=None)))
         self._news.clear()
 
-    async def _look_at(self, attempt: _PulledJob) -> None:
+    async def _look_at(self, attempt: PulledJob) -> None:
         stretches, has_news = 0, False
         try:
             stretches, has_news = await self._read(attempt)
@@ -141,8 +123,11 @@ class Pull:
             self._complain(attempt, error, is_ours=True)
         self._plan_next(attempt, stretches, has_news)
 
-    def _plan_next(self, attempt: _PulledJob, stretches: int, has_news: bool) -> None:
+    def _plan_next(self, attempt: PulledJob, stretches: int, has_news: bool) -> None:
         now = asyncio.get_running_loop().time()
+        if attempt.is_over:  # another container may still register
+            attempt.next_at = now + LONGEST_WAIT_S
+            return
         is_ended = attempt.give_up_at is not None or attempt.end_seen_at is not None
         longest_s = _LONGEST_WAIT_AFTER_END_S if is_ended else LONGEST_WAIT_S
         attempt.wait_s = SHORTEST_WAIT_S if has_news else min(longest_s, _GROWTH * attempt.wait_s)
@@ -155,7 +140,7 @@ class Pull:
         else:
             attempt.next_at = min(attempt.next_at, max(now, attempt.give_up_at))
 
-    def _complain(self, attempt: _PulledJob, error: Exception, *, is_ours: bool = False) -> None:
+    def _complain(self, attempt: PulledJob, error: Exception, *, is_ours: bool = False) -> None:
         if repr(error) != attempt.trouble:
             log.warning(
                 "files of job %s in %s cannot be read now: %s",
@@ -166,10 +151,19 @@ class Pull:
             )
         attempt.trouble = repr(error)
 
-    async def _read(self, attempt: _PulledJob) -> tuple[int, bool]:
+    async def _read(self, attempt: PulledJob) -> tuple[int, bool]:
         """Reads new data of an attempt; returns the number of chunks of results, and whether anything was new."""
         end = await asyncio.to_thread(runner_folder.read_end, attempt.folder)  # first, as it was written last
-        if not await self._register(attempt):
+        if end is not None and end.container != attempt.run and attempt.run:
+            end = None  # of an earlier run
+        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
+        if registration is not None and attempt.is_followed_by(registration.container):
+            if not await self._take_earlier(attempt, registration):
+                return 0, True
+            await self._register(attempt, registration)
+        if attempt.is_over:
+            return 0, False
+        if not attempt.is_registered:
             if end is not None and not end.was_started:  # the command never started: nothing else will come
                 await self._tell_end(attempt, end)
                 attempt.end_seen_at = asyncio.get_running_loop().time()
@@ -185,11 +179,29 @@ class Pull:
             raise trouble
         return stretches, bool(stretches or copied)
 
-    async def _register(self, attempt: _PulledJob) -> bool:
-        """Passes on a new registration; returns whether results of the runner are accepted."""
-        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
-        if registration is None or (attempt.is_registered and registration.container == attempt.container):
-            return attempt.is_registered
+    async def _take_earlier(self, attempt: PulledJob, registration: Registration) -> bool:
+        """Delivers what an earlier container had written when this one registered, so that it counts as the earlier
+        one's. Returns whether that is all, or has been waited for long enough."""
+        sizes = registration.outboxes
+        if not sizes:
+            return True
+        if attempt.offsets is None:
+            attempt.offsets = dict(await self._host.stored(attempt.job_name))
+        offsets = attempt.offsets
+        with suppress(OSError):  # not visible yet, or not stored
+            for name, size in sizes.items():
+                while offsets.get(name, 0) < size and await self._take_stretch(
+                    attempt, offsets, name, is_last=False, size=None, until=size
+                ):
+                    pass
+        if attempt.offsets is not None and all(offsets.get(name, 0) >= size for name, size in sizes.items()):
+            return True
+        if attempt.earlier_until is None:
+            attempt.earlier_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
+        return _is_past(attempt.earlier_until)
+
+    async def _register(self, attempt: PulledJob, registration: Registration) -> None:
+        """Passes on a new registration."""
         try:
             await self._host.register(
                 attempt.job_name,
@@ -199,16 +211,21 @@ class Pull:
                 outboxes=registration.outboxes,
             )
         except VersionRefused:
-            self._close(attempt)
-            return False
+            attempt.is_refused = True
+            return self._close(attempt)
         except AttemptDecided:  # storage shows an earlier state
-            return attempt.is_registered
+            if attempt.is_registered:
+                attempt.earlier.add(registration.container)
+            return
+        if attempt.is_registered:
+            attempt.earlier.add(attempt.container)
+        if attempt.is_registered or attempt.is_over:
+            attempt.reopen()
         attempt.is_registered, attempt.container = True, registration.container
-        attempt.offsets, attempt.end_seen_at, attempt.is_end_reported = None, None, False
+        attempt.offsets, attempt.earlier_until = None, None
         self._host.wake(attempt.job_name)
-        return True
 
-    async def _take_results(self, attempt: _PulledJob, end: End | None) -> tuple[int, OSError | None]:
+    async def _take_results(self, attempt: PulledJob, end: End | None) -> tuple[int, OSError | None]:
         """Delivers results; returns the number of chunks, at most `_MOST_STRETCHES`, and the error of an unreadable
         outbox, which does not affect others."""
         if attempt.offsets is None:
@@ -229,11 +246,17 @@ class Pull:
         return count, trouble
 
     async def _take_stretch(
-        self, attempt: _PulledJob, offsets: dict[str, int], outbox: str, is_last: bool, size: int | None
+        self,
+        attempt: PulledJob,
+        offsets: dict[str, int],
+        outbox: str,
+        is_last: bool,
+        size: int | None,
+        until: int | None = None,
     ) -> bool:
         """Delivers the next chunk of an outbox; returns whether there was one.
 
-        `is_last`: the outbox is complete; `size`: its final size in bytes, if known.
+        `is_last`: the outbox is complete; `size`: its final size in bytes, if known; `until`: only records before it.
         """
         stretch = await asyncio.to_thread(
             runner_folder.next_outbox_stretch,
@@ -243,8 +266,9 @@ class Pull:
             is_ended=is_last,
             size=size,
             takes_holes=_is_past(attempt.give_up_at),
+            until=until,
         )
-        if stretch is None:
+        if stretch is None or (until is None and await self._is_followed(attempt)):
             return False
         delivery = await self._host.deliver(
             attempt.job_name, outbox, stretch.start, stretch.end, stretch.lines, container=attempt.container
@@ -255,7 +279,12 @@ class Pull:
         offsets[outbox] = stretch.end
         return True
 
-    async def _tell_of_unread_files(self, attempt: _PulledJob, found: Present, end: End | None) -> None:
+    async def _is_followed(self, attempt: PulledJob) -> bool:
+        """Whether another container has registered meanwhile, so that lines which were just read may be its own."""
+        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
+        return registration is not None and attempt.is_followed_by(registration.container)
+
+    async def _tell_of_unread_files(self, attempt: PulledJob, found: Present, end: End | None) -> None:
         name, offsets = protocol.NOT_READ_OUTBOX, attempt.offsets
         if offsets is None or name in offsets:
             return
@@ -267,7 +296,7 @@ class Pull:
             await self._host.deliver(attempt.job_name, name, 0, size, lines, container=attempt.container)
             offsets[name] = size
 
-    async def _copy_logs(self, attempt: _PulledJob) -> int:
+    async def _copy_logs(self, attempt: PulledJob) -> int:
         """Copies new parts of the logs; returns the number of bytes. Zeros count as printed after a while."""
         patience_is_over = _is_past(attempt.hole_until)
         copied = await asyncio.to_thread(
@@ -283,7 +312,7 @@ class Pull:
             attempt.hole_until = asyncio.get_running_loop().time() + LOG_PATIENCE_S
         return copied.size
 
-    async def _take_end(self, attempt: _PulledJob, end: End) -> None:
+    async def _take_end(self, attempt: PulledJob, end: End) -> None:
         """Reports the end from the runner; the attempt is over when all data that it refers to is here."""
         now = asyncio.get_running_loop().time()
         if attempt.end_seen_at is None:
@@ -301,7 +330,7 @@ class Pull:
             self._close(attempt)
 
     async def _tell_end(
-        self, attempt: _PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
+        self, attempt: PulledJob, end: End, missing_logs: Mapping[str, tuple[int, int]] | None = None
     ) -> None:
         tail = "" if end.exit_code == 0 else await asyncio.to_thread(stderr_end.read, str(attempt.folder))
         missing = (missing_logs or {}).items()
@@ -320,7 +349,7 @@ class Pull:
         }
         await self._host.exited(attempt.job_name, json.dumps(word))
 
-    def _close(self, attempt: _PulledJob) -> None:
+    def _close(self, attempt: PulledJob) -> None:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)

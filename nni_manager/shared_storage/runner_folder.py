@@ -217,21 +217,29 @@ class OutboxLines:
 
 
 def next_outbox_stretch(
-    folder: Path, outbox: str, start: int, *, is_ended: bool, size: int | None = None, takes_holes: bool = False
+    folder: Path,
+    outbox: str,
+    start: int,
+    *,
+    is_ended: bool,
+    size: int | None = None,
+    takes_holes: bool = False,
+    until: int | None = None,
 ) -> OutboxLines | None:
     """The complete lines of an outbox from `start` on; None: there are none. Raises OSError.
 
     `is_ended`: the outbox is complete; `size`: its final size in bytes. As storage may show less for a while, an
     incomplete record at the end is given up only when that many bytes are there. `takes_holes`: zeros, which stand for
-    bytes that have not arrived, are read as they are.
+    bytes that have not arrived, are read as they are. `until`: offset before which the records end.
     """
+    most = _OUTBOX_BYTES if until is None else min(_OUTBOX_BYTES, max(0, until - start))
     with Descriptor(foreign_files.open_file(str(folder), file_name(outbox))) as file:
         is_whole = is_ended and (size is None or os.fstat(file).st_size >= size)
         is_whole = is_whole and (takes_holes or HOLE not in os.pread(file, _OUTBOX_BYTES, start))
-        records = read_records(file, outbox, start, is_whole, _OUTBOX_BYTES)
+        records = read_records(file, outbox, start, is_whole, most)
         if is_whole and size is not None and not records.length:
             rest = os.pread(file, _OUTBOX_BYTES, start)  # not a record, and reported as such
             records = Records([rest.decode(errors="replace")] if rest else [], len(rest), len(rest))
-    if not records.length:
+    if not records.length or (until is not None and start + records.length > until):
         return None
     return OutboxLines(start=start, end=start + records.length, lines=tuple(records.texts))

@@ -443,7 +443,7 @@ async def test_fault_in_one_trials_files_does_not_affect_others(
 # ------------------------------------------------------------------------------------------------ containers
 
 
-A, B = "a" * 16, "b" * 16
+A, B, C = "a" * 16, "b" * 16, "c" * 16
 
 
 async def test_second_container_voids_end_of_first(attempt: Attempt) -> None:
@@ -470,6 +470,114 @@ async def test_second_container_with_new_files_is_read_from_start(attempt: Attem
     attempt.report('{"b": 1}\n')
     await attempt.look()
     assert attempt.recorder.lines(JOB, MAIN) == ['{"a": 1}', '{"a": 2}', '{"b": 1}']
+
+
+def by_container(attempt: Attempt) -> list[tuple[str, list[str]]]:
+    """Container → the lines that counted as its own, in order."""
+    return [(chunk.container, list(chunk.lines)) for chunk in attempt.recorder.handed_over]
+
+
+async def test_unread_lines_count_as_those_of_their_container(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    attempt.report('{"a": 1}\n')
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    attempt.report('{"b": 2}\n')
+    await attempt.look()
+    assert by_container(attempt) == [(A, ['{"a": 1}']), (B, ['{"b": 2}'])]
+
+
+async def test_second_container_is_not_read_before_the_first_one(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    await attempt.look()
+    assert attempt.recorder.containers == {JOB: [A]}, "storage may still show the rest of the first one"
+    attempt.report('{"a": 1}\n{"b": 2}\n')
+    await attempt.look()
+    assert by_container(attempt) == [(A, ['{"a": 1}']), (B, ['{"b": 2}'])]
+    attempt.greet(container=C, outboxes={MAIN: 99})
+    monkeypatch.setattr(pull, "LOG_PATIENCE_S", 0.0)
+    await attempt.look()
+    assert attempt.recorder.containers == {JOB: [A, B, C]}, "what never appears is not waited for"
+
+
+async def test_container_after_a_complete_end_is_read(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    attempt.exit(143, outboxes={}, logs={}, container=A)
+    await attempt.look()
+    assert attempt.pull.is_over(JOB) and attempt.pull.has_ended(JOB)
+    attempt.greet(container=B, outboxes={})
+    attempt.report('{"b": 1}\n')
+    await attempt.look()
+    assert not attempt.pull.is_over(JOB) and not attempt.pull.has_ended(JOB)
+    attempt.exit(0, outboxes={MAIN: 9}, logs={}, container=B)
+    await attempt.look()
+    assert attempt.pull.is_over(JOB) and (attempt.word["exitCode"], attempt.word["container"]) == (0, B)
+    assert attempt.recorder.lines(JOB, MAIN) == ['{"b": 1}']
+
+
+async def test_end_of_an_earlier_run_decides_nothing(attempt: Attempt) -> None:
+    attempt.pull.forget(JOB)
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=A)
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=B)
+    attempt.report('{"a": 1}\n')
+    attempt.exit(143, outboxes={MAIN: 9}, logs={}, container=A)
+    await attempt.look()
+    assert attempt.recorder.ends == {} and not attempt.pull.has_ended(JOB)
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    attempt.exit(0, outboxes={MAIN: 9}, logs={}, container=B)
+    await attempt.look()
+    assert attempt.word["container"] == B and by_container(attempt) == [(A, ['{"a": 1}'])]
+
+
+async def test_new_process_reads_only_the_present_run(attempt: Attempt) -> None:
+    attempt.greet(container=A, outboxes={})
+    attempt.exit(0, outboxes={}, logs={}, container=A)
+    attempt.pull.forget(JOB)
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=B)
+    await attempt.look()
+    assert attempt.recorder.ends == {} and not attempt.pull.has_started(JOB)
+
+
+async def test_later_run_is_read_before_the_service_tells_of_it(attempt: Attempt) -> None:
+    attempt.pull.forget(JOB)
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=A)
+    attempt.greet(container=A, outboxes={})
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    attempt.report('{"b": 2}\n')
+    attempt.exit(0, outboxes={MAIN: 18}, logs={}, container=B)
+    await attempt.look()
+    assert by_container(attempt) == [(A, ['{"a": 1}']), (B, ['{"b": 2}'])] and attempt.recorder.ends == {}
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=B)
+    await attempt.look()
+    assert attempt.word["container"] == B
+
+
+async def test_lines_written_while_another_container_registers_wait(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    read = runner_folder.next_outbox_stretch
+
+    def read_late(*arguments: Any, **options: Any) -> runner_folder.OutboxLines | None:
+        if not attempt.folder.joinpath(MAIN).read_text():
+            attempt.greet(container=B, outboxes={MAIN: 0})
+            attempt.report('{"b": 1}\n')
+        return read(*arguments, **options)
+
+    (attempt.folder / MAIN).touch()
+    monkeypatch.setattr(runner_folder, "next_outbox_stretch", read_late)
+    await attempt.look()
+    await attempt.look()
+    assert by_container(attempt) == [(B, ['{"b": 1}'])]
 
 
 async def test_outdated_registration_changes_nothing(attempt: Attempt) -> None:

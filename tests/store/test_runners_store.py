@@ -210,7 +210,7 @@ def test_new_container_with_same_files_continues(connection: sqlite3.Connection,
     register(connection, job, B, main=30)
     assert jobs.offsets(connection, job) == {MAIN: 20}
     assert send(connection, job, B, 20, 3).stored is metrics.Stored.NEW
-    assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 0)]
+    assert shown(connection) == [(1, 0, 0, 0), (2, 1, 1, 0), (3, 2, 2, 1)], "marked as the second one's"
 
 
 def test_new_container_on_fresh_files_starts_a_new_epoch(connection: sqlite3.Connection, job: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from nni_manager.domain.ids import CONTAINER
 from trial_runner import inotify, protocol
 from trial_runner.inotify import Changes, Event, Inotify
 from trial_runner.loop import READ, Loop
@@ -76,6 +77,24 @@ def test_a_token_is_taken_and_not_shown() -> None:
     assert environment == {"OTHER": "stays"}
     assert "secret" not in repr(taken) + str(taken)
     assert taken.headers() == {"Authorization": "Bearer secret"}
+
+
+@pytest.mark.parametrize(
+    ("job_id", "restarts", "identity"),
+    [("4711", None, "0000000012670000"), ("4711", "0", "0000000012670000"), ("4711", "2", "0000000012670002")],
+)
+def test_run_of_a_slurm_job_is_a_container(job_id: str, restarts: str | None, identity: str) -> None:
+    variables = {"SLURM_JOB_ID": job_id} | ({} if restarts is None else {"SLURM_RESTART_COUNT": restarts})
+    assert settings.container_of(variables) == protocol.container_of_run(4711, int(restarts or 0)) == identity
+    assert CONTAINER.fullmatch(identity)
+
+
+@pytest.mark.parametrize(
+    "variables", [{}, {"SLURM_JOB_ID": "4711_3"}, {"SLURM_JOB_ID": "1", "SLURM_RESTART_COUNT": "x"}]
+)
+def test_other_containers_have_random_identities(variables: dict[str, str]) -> None:
+    first, second = (settings.container_of(variables) for _ in range(2))
+    assert first != second and CONTAINER.fullmatch(first)
 
 
 def test_waits_grow_to_a_limit_and_begin_again() -> None:

@@ -462,6 +462,16 @@ def test_a_folder_that_another_container_took_over_is_left_to_it(runner: Runner)
     assert (word["container"], word["exit_code"]) == (greeting["container"], 0)
 
 
+def test_torn_line_of_an_earlier_container_is_ended(listener: FakeListener, runner: Runner) -> None:
+    main = runner.system_dir / protocol.MAIN_OUTBOX
+    main.parent.mkdir(parents=True)
+    main.write_text('{"type": "intermed')
+    (runner.system_dir / "outbox" / "7-0.jsonl").write_text('{"type": "intermediate", "value": 0}\n')
+    assert runner.run(report(1)).code == 0
+    assert listener.lines[protocol.MAIN_OUTBOX] == ['{"type": "intermed', '{"type": "intermediate", "value": 1}']
+    assert listener.values("outbox/7-0.jsonl") == [0]
+
+
 def test_each_container_has_an_identity_and_shows_it(listener: FakeListener, runner: Runner) -> None:
     runner.run(report(1))
     runner.run(report(2))

@@ -54,6 +54,14 @@ _GRACE_S = 5.0
 _DRAIN_S = 600.0
 
 
+def container_of(environment: Mapping[str, str]) -> str:
+    """The identity of this container: that of the run of a Slurm job, or a random one."""
+    job_id, restarts = environment.get("SLURM_JOB_ID", ""), environment.get("SLURM_RESTART_COUNT") or "0"
+    if job_id.isdecimal() and restarts.isdecimal():
+        return protocol.container_of_run(int(job_id), int(restarts))
+    return os.urandom(8).hex()
+
+
 class BadSetting(Exception):
     """The text names the variable and what to do; it never repeats a secret."""
 

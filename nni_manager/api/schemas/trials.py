@@ -127,7 +127,7 @@ class Attempt(Wire):
     unreachable: str = Field(description="Why it is unreachable, one sentence, or empty.")
     interruptions: list[Interruption] = Field(description="Earlier such intervals, at most 100.")
     containers: int = Field(description="Number of its registered containers; the newest counts.")
-    epoch: int = Field(description="How often a new container has restarted its results.")
+    epoch: int = Field(description="How often a new container has followed an earlier one.")
 
 
 class TrialWithAttempts(Trial):
@@ -180,8 +180,8 @@ class Metric(Wire):
     outbox: str = Field(description="Its source file below the attempt's folder.")
     number: int = Field(description="Its 0-based line in that file.")
     epoch: int = Field(
-        description="0, 1, …: how often a new container of the attempt had restarted its results before. Less than "
-        "the attempt's: from an earlier container."
+        description="0, 1, …: how often a new container of the attempt had followed an earlier one. Less than the "
+        "attempt's: from an earlier container."
     )
 
 

@@ -27,6 +27,8 @@ class DeliveredLines:
     start: int
     end: int
     lines: tuple[str, ...]
+    #: Id of the container that wrote them; empty: unknown.
+    container: str = ""
 
 
 class Recorder:
@@ -159,7 +161,9 @@ class Recorder:
         container: str = "",
     ) -> Delivery:
         require_text("outbox", outbox)
-        chunk = DeliveredLines(job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines))
+        chunk = DeliveredLines(
+            job_name=job_name, outbox=outbox, start=start, end=end, lines=tuple(lines), container=container
+        )
         self.handed_over.append(chunk)
         await self.before_storing(chunk)
         newest = self.containers.get(job_name, [])[-1:]

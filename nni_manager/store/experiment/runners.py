@@ -111,7 +111,8 @@ def register(
 def _take_over(
     connection: sqlite3.Connection, job_name: str, container: str, outboxes: Mapping[str, int] | None
 ) -> None:
-    """Makes this container the current one, and discards the exit report of an earlier one."""
+    """Makes this container the current one, and discards the exit report of an earlier one, whose results are kept with
+    the earlier epoch."""
     row = connection.execute(
         "SELECT containers FROM attempts WHERE job_name = ? AND closed = 0", (job_name,)
     ).fetchone()
@@ -124,6 +125,8 @@ def _take_over(
         "UPDATE attempts SET containers = ?, runner_exit = NULL, runner_exit_ms = NULL WHERE job_name = ?",
         (json.dumps([*known, container][-_MOST_CONTAINERS:]), job_name),
     )
+    if known:
+        connection.execute("UPDATE attempts SET epoch = epoch + 1 WHERE job_name = ?", (job_name,))
     if known and outboxes is not None:
         _begin_afresh(connection, job_name, outboxes)
 
@@ -133,15 +136,9 @@ SUPERSEDED = "a newer container of this attempt has registered; no more reports 
 
 
 def _begin_afresh(connection: sqlite3.Connection, job_name: str, found: Mapping[str, int]) -> None:
-    """Restarts at offset 0 the outboxes that are shorter in the new container than stored: they are other files.
-
-    Results stored before are kept, with the earlier epoch.
-    """
+    """Restarts at offset 0 the outboxes that are shorter in the new container than stored: they are other files."""
     stored = jobs.offsets(connection, job_name)
     fresh = [name for name in stored if _has_less(file_of(name, stored), stored, found)]
-    if not fresh:
-        return
-    connection.execute("UPDATE attempts SET epoch = epoch + 1 WHERE job_name = ?", (job_name,))
     connection.executemany(
         "UPDATE outboxes SET base = offset, base_lines = lines WHERE name = ? AND (trial_id, attempt) ="
         " (SELECT trial_id, number FROM attempts WHERE job_name = ?)",
