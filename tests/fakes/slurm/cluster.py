@@ -47,11 +47,14 @@ class SlurmCluster:
         self._ports = {name: free_port() for name in ("slurmctld", "slurmdbd", "mariadb", *NODES)}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._min_job_age_s = min_job_age_s
+        #: Folder with programs in front of the clients'; empty: none.
+        self.front = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """For clients."""
-        return {**os.environ, "SLURM_CONF": str(self.conf), "PATH": _PATH}
+        path = f"{self.front}:{_PATH}" if self.front else _PATH
+        return {**os.environ, "SLURM_CONF": str(self.conf), "PATH": path}
 
     def start(self) -> None:
         self._write()
