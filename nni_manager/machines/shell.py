@@ -98,18 +98,19 @@ class LocalShell(Shell):
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self.name = "this machine"
-        self._environment = dict(os.environ if environment is None else environment)
+        self._environment = dict(environment or os.environ)
         self._running: set[asyncio.subprocess.Process] = set()
 
     async def run(
         self, command: str, stdin: bytes = b"", limit_s: float = 30.0, variables: Mapping[str, str] | None = None
     ) -> Answer:
+        given = _file_of(stdin)  # no pipe: a command may end without reading
         try:
             process = await child_process.start(
                 "bash",
                 "-c",
                 command,
-                stdin=asyncio.subprocess.PIPE,
+                stdin=given,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env={**self._environment, **(variables or {})},
@@ -118,10 +119,12 @@ class LocalShell(Shell):
             )
         except OSError as error:
             raise PlatformUnavailable(f"{self.name}: bash cannot be started: {error}", refused=True) from error
+        finally:
+            os.close(given)
         self._running.add(process)
         try:
             async with asyncio.timeout(limit_s):
-                out, err = await process.communicate(stdin)
+                out, err = await process.communicate()
         except TimeoutError:
             raise NoAnswer(f"{self.name}: no answer within {limit_s:.0f} s") from None
         finally:
@@ -135,6 +138,19 @@ class LocalShell(Shell):
     async def close(self) -> None:
         for process in tuple(self._running):
             await _end(process)
+
+
+def _file_of(data: bytes) -> int:
+    """A descriptor of a file in memory, to be read from its beginning."""
+    descriptor = os.memfd_create("stdin")
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

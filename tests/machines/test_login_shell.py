@@ -64,6 +64,11 @@ async def test_large_input_and_output_arrive_whole(shell: Shell) -> None:
     assert (await shell.run("cat", data)).out == data
 
 
+async def test_input_that_is_not_read_is_dropped(shell: Shell) -> None:
+    for _ in range(5):
+        assert (await shell.run("exit 3", os.urandom(1_000_000))).rc == 3
+
+
 async def test_variables_are_set_and_not_on_a_command_line(shell: Shell) -> None:
     shown = 'echo "$SECRET|$OTHER"; cat; tr "\\0" " " < /proc/$$/cmdline'
     answer = await shell.run(shown, b"rest\n", variables={"SECRET": "a 'b'\n$c", "OTHER": ""})

@@ -193,6 +193,7 @@ class Services:
             shared_storage=lambda: credentials.filled_storage(self._build.spec.now, self._secrets),
             private=private.ServiceText(self._build.folder.private, name),
             storage_key=self._build.row.storage_key,
+            caller_environment=self._build.environment,
         )
 
 

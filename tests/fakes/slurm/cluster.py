@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.app.foreign_port import free_port
 from tests.fakes.slurm.settings import ACCOUNTS, NODES, slurm_conf, slurmdbd_conf
 from tests.waiting import until
+from trial_runner.wire.descriptors import Descriptor
 
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd", "unshare", "nsenter")
@@ -45,13 +47,17 @@ class SlurmCluster:
         self.conf = folder / "slurm.conf"
         self._password = secrets.token_hex(8)
         self._ports = {name: free_port() for name in ("slurmctld", "slurmdbd", "mariadb", *NODES)}
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        #: Name → descriptor of its process.
+        self._running: dict[str, int] = {}
         self._min_job_age_s = min_job_age_s
+        #: Folder with programs in front of the clients'; empty: none.
+        self.front = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """For clients."""
-        return {**os.environ, "SLURM_CONF": str(self.conf), "PATH": _PATH}
+        path = f"{self.front}:{_PATH}" if self.front else _PATH
+        return {**os.environ, "SLURM_CONF": str(self.conf), "PATH": path}
 
     def start(self) -> None:
         self._write()
@@ -99,8 +105,9 @@ class SlurmCluster:
         """Ends a program: a node with all its processes at once, as without power."""
         process = self._running.pop(name, None)
         if process is not None:
-            process.send_signal(number)
-            process.wait(_START_S)
+            with Descriptor(process), suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, number)
+                select.select([process], [], [], _START_S)
 
     def until_ready(self) -> None:
         """Returns when all nodes take jobs."""
@@ -171,11 +178,17 @@ class SlurmCluster:
         self.call(*client, text=f"CREATE DATABASE slurm_acct; CREATE USER {user}; {grant};")
 
     def _run(self, name: str, command: list[str], **variables: str) -> None:
+        """Starts a program that is no child of the test, which others use after it."""
         environment: Mapping[str, str] = {**self.environment, **variables}
-        with (self.folder / "log" / name).open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+        script = '"$@" >> "$0" 2>&1 < /dev/null & echo $!'
+        started = subprocess.run(
+            ["sh", "-c", script, self.folder / "log" / name, *command],
+            env=environment,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            check=True,
+        )
+        self._running[name] = os.pidfd_open(int(started.stdout))
 
 
 @contextmanager

@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import asyncssh
+
 from nni_manager.domain.experiment import Json, PlatformSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.platform_kit import registry
@@ -25,6 +27,7 @@ from nni_manager.platforms.slurm import states
 from nni_manager.platforms.slurm.platform import SlurmPlatform
 from nni_manager.platforms.slurm.script import is_of
 from tests.fakes.slurm.cluster import SlurmCluster
+from tests.platforms.remote.ssh_machines import RealMachine, home_of_manager
 
 #: Seconds between two lists.
 POLL_S = 0.3
@@ -229,3 +232,39 @@ class SlurmWorld(LedWorld):
                 if found:
                     return max(found, key=int)
                 await asyncio.sleep(0.02)
+
+
+class SlurmLoginWorld(SlurmWorld):
+    """The same account over a login node that allows one session, and does not share a folder with the manager."""
+
+    absent: ClassVar[Mapping[Feature, str]] = {
+        feature: why for feature, why in SlurmWorld.absent.items() if feature is not Feature.CREDENTIALS
+    }
+    max_sessions = 1
+
+    def __init__(self, directory: Path, cluster: SlurmCluster) -> None:
+        self.login = RealMachine(directory / "login")
+        super().__init__(directory, cluster, login=self.login.entry())
+        self.login.environment = {"SLURM_CONF": str(cluster.conf)}
+        profile = f"echo Welcome; export PATH={self._path}\n"
+        (self.login.home / ".bash_profile").write_text(profile)
+
+    async def open(self) -> None:
+        self._held.enter_context(home_of_manager(self.front.parent / "manager"))
+        await self.login.start()
+        self._held.push_async_callback(self.login.stop)
+        await super().open()
+
+    def make_unauthorised(self) -> Platform[Any]:
+        key = self.front.parent / "strange_key"
+        asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(key))
+        return self.made(self.recorder, {**self._settings, "login": self.login.entry(sshKeyFile=str(key))})
+
+    @property
+    def sessions_seen(self) -> int:
+        return self.login.logins
+
+    async def traces(self, experiment_id: str) -> Collection[str]:
+        folder = self.login.home / ".nni-manager" / experiment_id
+        shared = [str(path) for path in folder.glob("*") if path.is_file()]
+        return [*await super().traces(experiment_id), *shared]

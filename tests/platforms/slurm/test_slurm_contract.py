@@ -8,7 +8,7 @@ import pytest
 
 from nni_manager.platform_kit.testing import PlatformContract, World
 from tests.fakes.slurm.cluster import SlurmCluster
-from tests.platforms.slurm.slurm_world import SlurmWorld
+from tests.platforms.slurm.slurm_world import SlurmLoginWorld, SlurmWorld
 
 pytestmark = [pytest.mark.machines, pytest.mark.contract, pytest.mark.timeout(180)]
 
@@ -20,3 +20,13 @@ class TestSlurmContract(PlatformContract):
 
     def make_world(self, directory: Path) -> World:
         return SlurmWorld(directory, self.slurm)
+
+
+@pytest.mark.slurm
+class TestSlurmLoginContract(PlatformContract):
+    @pytest.fixture(autouse=True)
+    def _cluster(self, slurm: SlurmCluster) -> None:
+        self.slurm = slurm
+
+    def make_world(self, directory: Path) -> World:
+        return SlurmLoginWorld(directory, self.slurm)
