@@ -15,6 +15,7 @@ from nni_manager.tuners.random import draw
 from tests.benchmarks.tuners import families, measures
 from tests.benchmarks.tuners.__main__ import main, make
 from tests.benchmarks.tuners.loop import search
+from tests.benchmarks.tuners.problem import dimension
 from tests.benchmarks.tuners.record import Record
 from tests.benchmarks.tuners.rivals import OptunaLoop
 
@@ -112,6 +113,15 @@ def test_rival_without_its_package_is_left_out(
     monkeypatch.setattr("sys.argv", ["tuners", "Optuna's GPSampler", "--group", "named"])
     main()
     assert "| Optuna's GPSampler | left out: install torch, with `pip install torch` |" in capsys.readouterr().out
+
+
+def test_optunas_own_loop_draws_from_whole_distribution() -> None:
+    loop, kinds = OptunaLoop(1), {"normal": (0, 1), "lognormal": (0, 1), "qloguniform": (10, 1000, 10)}
+    loop.update_search_space({kind: dimension(kind, *values) for kind, values in kinds.items()})
+    drawn: Any = [loop.propose(number) for number in range(40)]
+    assert min(one["normal"] for one in drawn) < -1 and max(one["lognormal"] for one in drawn) > 2
+    assert all(one["qloguniform"] % 10 == 0 for one in drawn)
+    assert 3 < sum(one["qloguniform"] < 50 for one in drawn) < 30
 
 
 @pytest.mark.parametrize("family", [*families.NAMED, *families.FAILING])

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 
 if TYPE_CHECKING:
@@ -103,8 +104,11 @@ def _value(trial: Trial, name: str, _type: str, _value: list[Any]) -> object:
         return {"_name": option["_name"], **_suggested(trial, option, f"{name}/{option['_name']}/")}
     if _type == "randint":
         return trial.suggest_int(name, _value[0], _value[1] - 1)
-    step = _value[2] if _type == "quniform" else None
-    return trial.suggest_float(name, _value[0], _value[1], step=step, log=_type == "loguniform")
+    if _type in ("uniform", "quniform", "loguniform"):
+        step = _value[2] if _type == "quniform" else None
+        return trial.suggest_float(name, _value[0], _value[1], step=step, log=_type == "loguniform")
+    [place] = parse({name: {"_type": _type, "_value": _value}}).places
+    return place.dimension.quantile(trial.suggest_float(name, 0.0, 1.0))  # Optuna lacks such distributions
 
 
 class UpstreamTPE(_Rival):
