@@ -35,7 +35,7 @@ GROUPS = {
 }
 CONCURRENCIES = (1, 8)
 #: Tuners that are too slow for all seeds → their number of seeds.
-SLOW = {"GPTuner": 20, "SMAC": 20, "Optuna's GPSampler": 5}
+SLOW = {"GPTuner": 20, "SMAC": 20, "Optuna's GPSampler": 10}
 #: Tuners without numeric spaces.
 _UNFIT = ("Batch", "GridSearch")
 
