@@ -89,7 +89,7 @@ class OptunaGP(OptunaLoop):
     def _sampler(self) -> BaseSampler:
         from optuna.samplers import GPSampler
 
-        return GPSampler(seed=self._seed, deterministic_objective=False)
+        return GPSampler(seed=self._seed, warn_independent_sampling=False)
 
 
 def _suggested(trial: Trial, space: Mapping[str, Any], prefix: str) -> dict[str, object]:
