@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.live_daemon import Daemon, assert_gone, end_all, picked, processes_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.acceptance
 
@@ -79,8 +80,19 @@ def test_note_older_than_its_folder_deletes_nothing(daemon: Daemon, code: Path, 
     _ends_well(daemon, id_, enough)
 
 
+def test_unknown_folder_opens_if_its_jobs_ended_meanwhile(daemon: Daemon, code: Path, enough: Path) -> None:
+    """Their results are still at the keeper."""
+    id_ = _at_work(daemon, code, enough)
+    daemon.kill()
+    _index(daemon, f"DELETE FROM experiments WHERE id = '{id_}'")
+    enough.touch()
+    until(lambda: not processes_of(str(daemon.data / id_)), what="the end of the trials")
+    daemon.start()
+    _ends_well(daemon, id_, enough)
+
+
 @pytest.mark.parametrize("has_jobs", [True, False])
-def test_unknown_folder_opens_only_with_running_jobs(daemon: Daemon, code: Path, enough: Path, has_jobs: bool) -> None:
+def test_unknown_folder_opens_only_with_jobs(daemon: Daemon, code: Path, enough: Path, has_jobs: bool) -> None:
     id_ = _at_work(daemon, code, enough)
     keeper = daemon.keeper_pid()
     daemon.kill()

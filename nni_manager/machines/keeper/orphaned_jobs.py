@@ -48,6 +48,21 @@ async def running(keeper: Keeper) -> dict[str, tuple[str, ...]]:
     return found
 
 
+async def held(keeper: Keeper) -> dict[str, bool]:
+    """Experiment → whether one of its jobs runs; the others have ended, and wait for their manager. Raises
+    PlatformUnavailable."""
+    found: dict[str, bool] = {}
+
+    async def read() -> None:
+        listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
+        for job in listed.values():
+            id_ = _experiment_of(job)
+            found[id_] = found.get(id_, False) or job["state"] in _ALIVE
+
+    await at(keeper, "reader of all owners", read)
+    return found
+
+
 async def at(keeper: Keeper, listener: str, work: Callable[[], Awaitable[None]]) -> None:
     """Calls a function with a keeper that may have no other connection."""
     await keeper.listen(listener, Listener())

@@ -68,12 +68,12 @@ class FoundFolders:
     async def _list(self, known: Mapping[str, Entry], found: Sequence[Found]) -> bool:
         """Decides for each folder; originals come before copies of the same id."""
         waiting = [one for one in found if _needs_jobs(known, one)]
-        with_jobs = await self._ids_with_jobs() if waiting else frozenset()
+        with_jobs = await self._ids_with_jobs() if waiting else {}
         self._undecided = frozenset[str]()
         if with_jobs is None:  # they are checked again
             self._undecided = frozenset(str(one.entry.folder.path) for one in waiting)
             found = [one for one in found if one not in waiting]
-            with_jobs = frozenset()
+            with_jobs = {}
         entries: dict[str, Entry] = {}
         for one in sorted(found, key=lambda one: one.is_copy):
             id_, is_ours = one.entry.id, self._shared.owns(one.owner)
@@ -81,8 +81,11 @@ class FoundFolders:
                 log.warning("%s also contains experiment %s; it is not listed", one.entry.folder.path, id_)
                 continue
             # With the jobs here and another owner, the identity was lost: opened, it is held until a person decides.
-            is_ours = is_ours or bool(one.entry.note) or (id_ not in known and id_ in with_jobs)
-            entry = reconcile.decide(known.get(id_), one, is_ours=is_ours, has_jobs=id_ in with_jobs)
+            runs = with_jobs.get(id_, False)
+            # jobs that ended while no daemon ran belong to the folder's owner; another folder may be a copy
+            has_jobs = runs or (is_ours and id_ in with_jobs)
+            is_ours = is_ours or bool(one.entry.note) or (id_ not in known and runs)
+            entry = reconcile.decide(known.get(id_), one, is_ours=is_ours, has_jobs=has_jobs)
             if entry is not None:
                 entries[id_] = entry
         if not entries:
@@ -92,13 +95,13 @@ class FoundFolders:
             log.warning("the list and the folder of experiment %s differed; it is now %s", entry.id, _told(entry))
         return bool(listed)
 
-    async def _ids_with_jobs(self) -> Collection[str] | None:
-        """Ids of experiments whose jobs run at the keeper of this machine; None: it does not answer."""
+    async def _ids_with_jobs(self) -> Mapping[str, bool] | None:
+        """As `orphaned_jobs.held` at the keeper of this machine; None: it does not answer."""
         if not await asyncio.to_thread((self._directory / "keeper").is_dir):
-            return frozenset()
+            return {}
         try:
             async with asyncio.timeout(_KEEPER_PATIENCE_S):
-                return (await orphaned_jobs.running(self._shared.keeper)).keys()
+                return await orphaned_jobs.held(self._shared.keeper)
         except (PlatformError, TimeoutError, OSError) as error:
             log.warning("the keeper does not answer, so the experiments with jobs here are unknown: %s", error)
             return None
