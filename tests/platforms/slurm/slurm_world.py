@@ -238,7 +238,8 @@ class SlurmLoginWorld(SlurmWorld):
     """The same account over a login node that allows one session, and does not share a folder with the manager."""
 
     absent: ClassVar[Mapping[Feature, str]] = {
-        feature: why for feature, why in SlurmWorld.absent.items() if feature is not Feature.CREDENTIALS
+        **{feature: why for feature, why in SlurmWorld.absent.items() if feature is not Feature.CREDENTIALS},
+        Feature.STORAGE: "folders are copied to the manager's own disk, which does not lag",
     }
     max_sessions = 1
 
