@@ -187,6 +187,7 @@ class KubernetesSection(PlatformSection):
     pod_template: dict[str, Any] | None = marked(
         "Pod template that is merged last into the pods of every role. List entries are matched by `name`.",
         default=None,
+        format="mapping-or-file",
         opaque=True,
     )
     gpu_resource_name: ResourceName | None = Field(

@@ -30,7 +30,7 @@ from trial_runner.wire.outbox_files import Present
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two reads of an attempt: at most; and after its end, while data is missing.
+#: Maximum seconds between two reads of an attempt: generally, and after its end, while data is missing.
 LONGEST_WAIT_S = 10.0
 _LONGEST_WAIT_AFTER_END_S = 2.0
 _GROWTH = 1.5
@@ -76,13 +76,6 @@ class Pull:
             attempt.give_up_at = attempt.next_at + patience_s
             self._news.set()
 
-    def notice(self, job_name: str) -> None:
-        """Reads a job's folder now, as its files have changed. Ignores a job that is not followed."""
-        attempt = self._attempts.get(job_name)
-        if attempt is not None and not attempt.is_over:
-            attempt.hurry()
-            self._news.set()
-
     def is_over(self, job_name: str) -> bool:
         """Whether a job's data was read, or the wait for it has ended; True for a job that is not followed."""
         attempt = self._attempts.get(job_name)
@@ -92,10 +85,17 @@ class Pull:
         """Stops reading a job's folder. Ignores a job that is not followed."""
         self._attempts.pop(job_name, None)
 
-    def has_started(self, job_name: str) -> bool:
-        """Whether the job's runner has registered."""
+    def notice(self, job_name: str) -> None:
+        """Reads a job's folder now, as its files have changed. Ignores a job that is not followed."""
         attempt = self._attempts.get(job_name)
-        return attempt is not None and attempt.is_registered
+        if attempt is not None and not attempt.is_over:
+            attempt.hurry()
+            self._news.set()
+
+    def has_started(self, job_name: str) -> bool:
+        """Whether the job's runner has registered, that of its present run."""
+        attempt = self._attempts.get(job_name)
+        return attempt is not None and attempt.is_registered and attempt.run in ("", attempt.container)
 
     def has_ended(self, job_name: str) -> bool:
         """Whether the exit file of the job's newest container was read."""
@@ -164,7 +164,7 @@ class Pull:
         if end is not None and end.container != attempt.run and attempt.run:
             end = None  # of an earlier run
         registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
-        if registration is not None and _is_new(attempt, registration):
+        if registration is not None and attempt.is_followed_by(registration.container):
             if not await self._take_earlier(attempt, registration):
                 return 0, True
             await self._register(attempt, registration)
@@ -221,7 +221,11 @@ class Pull:
             attempt.is_refused = True
             return self._close(attempt)
         except AttemptDecided:  # storage shows an earlier state
+            if attempt.is_registered:
+                attempt.earlier.add(registration.container)
             return
+        if attempt.is_registered:
+            attempt.earlier.add(attempt.container)
         if attempt.is_registered or attempt.is_over:
             attempt.reopen()
         attempt.is_registered, attempt.container = True, registration.container
@@ -271,7 +275,7 @@ class Pull:
             takes_holes=_is_past(attempt.give_up_at),
             until=until,
         )
-        if stretch is None:
+        if stretch is None or (until is None and await self._is_followed(attempt)):
             return False
         delivery = await self._host.deliver(
             attempt.job_name, outbox, stretch.start, stretch.end, stretch.lines, container=attempt.container
@@ -281,6 +285,11 @@ class Pull:
             raise OSError(f"bytes of {outbox} before {stretch.start} are not stored")
         offsets[outbox] = stretch.end
         return True
+
+    async def _is_followed(self, attempt: PulledJob) -> bool:
+        """Whether another container has registered meanwhile, so that lines which were just read may be its own."""
+        registration = await asyncio.to_thread(runner_folder.read_registration, attempt.folder)
+        return registration is not None and attempt.is_followed_by(registration.container)
 
     async def _tell_of_unread_files(self, attempt: PulledJob, found: Present, end: End | None) -> None:
         name, offsets = protocol.NOT_READ_OUTBOX, attempt.offsets
@@ -351,13 +360,6 @@ class Pull:
         if not attempt.is_over:
             attempt.is_over = True
             self._host.wake(attempt.job_name)
-
-
-def _is_new(attempt: PulledJob, registration: Registration) -> bool:
-    """Whether this is the registration of another container than the one that is read, and not of an earlier run."""
-    if attempt.run not in ("", registration.container):
-        return False
-    return not attempt.is_registered or registration.container != attempt.container
 
 
 def _is_past(moment: float | None) -> bool:

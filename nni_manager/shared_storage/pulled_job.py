@@ -1,18 +1,18 @@
-"""An attempt whose folder is read, as `pull` keeps it."""
+"""What is known of a job whose runner's folder is read: its container, its end, and when to read next."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-#: Seconds between two reads of an attempt while its files change.
+#: Seconds between two reads of a folder while its files change.
 SHORTEST_WAIT_S = 0.5
 
 
 @dataclass(slots=True, kw_only=True)
 class PulledJob:
-    """What is known of an attempt and its folder."""
+    """The reading of one job's folder. Times are by the loop's clock."""
 
     job_name: str
     folder: Path
@@ -25,7 +25,9 @@ class PulledJob:
     is_registered: bool = False
     #: Id of the container that registered last; empty: it has none.
     container: str = ""
-    #: Id of the only container that counts, if the adapter knows it; others belong to earlier runs of the job.
+    #: Ids of containers that it has followed.
+    earlier: set[str] = field(default_factory=set)
+    #: Id of the container that may end the job, if the adapter knows it; others belong to earlier runs.
     run: str = ""
     #: Time until which results of an earlier container are waited for; None: they are not.
     earlier_until: float | None = None
@@ -53,3 +55,7 @@ class PulledJob:
     def hurry(self) -> None:
         """Makes it due now, and again soon."""
         self.next_at, self.wait_s = asyncio.get_running_loop().time(), SHORTEST_WAIT_S
+
+    def is_followed_by(self, container: str) -> bool:
+        """Whether this container, which has registered, is a later one than the one that is read."""
+        return not self.is_registered or (container != self.container and container not in self.earlier)

@@ -32,6 +32,10 @@ class Row:
     befalls: int = 3
     #: Number of attempts without a stop request.
     attempts: int = 1
+    #: Message of the trial if it succeeds without a stop request.
+    doubt: str = ""
+    #: `givenUp` of its attempts that were followed by another.
+    account: str = "PLATFORM"
 
 
 FORGOTTEN = "the scripted cluster has forgotten this job"
@@ -83,6 +87,20 @@ ROWS = {
     "timed out": Row(
         rule={"timedOut": True}, message=LIMIT, attempt={"state": "FAILED", "cause": "TIMEOUT", "exitCode": None}
     ),
+    "timed out after its result": Row(
+        rule={"timedOut": True, "result": 0.5},
+        message=LIMIT,
+        attempt={"state": "FAILED", "cause": "TIMEOUT"},
+        doubt=f"a time limit ended it ({LIMIT}); it counts as successful, because its final result is stored",
+    ),
+    "displaced by its queue": Row(
+        rule={"preempted": True, "uncounted": True},
+        message=DISPLACED,
+        attempt={"state": "PREEMPTED"},
+        befalls=4,
+        attempts=5,
+        account="UNCOUNTED",
+    ),
     "refused": Row(
         rule={"refuseSubmit": "no such queue"},
         message="no such queue",
@@ -116,6 +134,8 @@ TABLE = {
     "removed": (THERE, USER, BAD, LONG, STOP),
     "removed twice": (THERE, USER, BAD, LONG, STOP),
     "timed out": (EXPIRED, USER, BAD, LONG, STOP),
+    "timed out after its result": (GOOD, USER, BAD, LONG, STOP),
+    "displaced by its queue": (GOOD, USER, BAD, LONG, STOP),
     "refused": (REFUSED, USER, NEVER, NEVER, STOP),
 }
 #: Reason → `stopRequest` in the API.

@@ -59,7 +59,7 @@ def _without_results(message: str) -> str:
 def _check_cell(view: View, row: str, column: str) -> None:
     (status, reason), asked = outcome(row, column), request(row, column)
     trial, message = view.trials[row], "" if status == GOOD else ROWS[row].message
-    message += ROWS[row].suspicion if asked is None else ""
+    message += ROWS[row].suspicion + (ROWS[row].doubt if status == GOOD else "") if asked is None else ""
     told = _without_results(trial["message"]) if status == GOOD else trial["message"]
     assert (trial["status"], trial["reason"] or "", told) == (status, reason, message)
     assert (trial["stopRequest"], trial["wait"]) == (asked, None)
@@ -69,7 +69,7 @@ def _check_cell(view: View, row: str, column: str) -> None:
     assert trial["lastWords"] == (ROWS[row].rule.get("stderr", "").strip() if status == "FAILED" else "")
     if column != "experiment stop":  # for the tuner, requeued trials have not ended: see below
         assert view.told(row, "ended") == [{"ended": trial["parameterId"], "success": status == GOOD}]
-        final = [json.loads(trial["finalResult"])] if status == GOOD else []
+        final = [] if trial["finalResult"] is None else [json.loads(trial["finalResult"])]
         assert [note["value"] for note in view.told(row, "learned")] == final
 
 
@@ -80,7 +80,7 @@ def _check_attempts(row: Row, trial: Json, *, is_asked: bool) -> None:
     for attempt in attempts[: row.befalls]:
         assert row.attempt.items() <= attempt.items()
     assert all(attempt["state"] == GOOD for attempt in attempts[row.befalls :])
-    assert [attempt["givenUp"] for attempt in attempts] == ["PLATFORM"] * (count - 1) + [None]
+    assert [attempt["givenUp"] for attempt in attempts] == [row.account] * (count - 1) + [None]
 
 
 @pytest.mark.parametrize("column", COLUMNS)

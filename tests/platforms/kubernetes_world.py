@@ -60,6 +60,10 @@ class KubernetesWorld(World):
     patience_s = 30.0
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.HOPELESS_WAITS: "queues of Kueue have tests of their own",
+        Feature.TIME_LIMIT: "limits of Jobs have tests of their own",
+        Feature.ENDING_NOTICE: "a cluster announces nothing to a container",
+        Feature.SECOND_RUN: "containers that start again have tests of their own",
+        Feature.OVERLOOKED: "a cluster is watched",
         Feature.QUEUE: "queues of Kueue have tests of their own",
         Feature.MACHINES: "a cluster hides its machines",
         Feature.PACE: "the server says itself when it wants to be left alone",

@@ -541,8 +541,43 @@ async def test_new_process_reads_only_the_present_run(attempt: Attempt) -> None:
     attempt.pull.forget(JOB)
     attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=B)
     await attempt.look()
-    assert attempt.recorder.containers == {} and attempt.recorder.ends == {}
-    assert not attempt.pull.has_started(JOB)
+    assert attempt.recorder.ends == {} and not attempt.pull.has_started(JOB)
+
+
+async def test_later_run_is_read_before_the_service_tells_of_it(attempt: Attempt) -> None:
+    attempt.pull.forget(JOB)
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=A)
+    attempt.greet(container=A, outboxes={})
+    attempt.report('{"a": 1}\n')
+    await attempt.look()
+    attempt.greet(container=B, outboxes={MAIN: 9})
+    attempt.report('{"b": 2}\n')
+    attempt.exit(0, outboxes={MAIN: 18}, logs={}, container=B)
+    await attempt.look()
+    assert by_container(attempt) == [(A, ['{"a": 1}']), (B, ['{"b": 2}'])] and attempt.recorder.ends == {}
+    attempt.pull.follow(JOB, attempt.folder, attempt.logs, run=B)
+    await attempt.look()
+    assert attempt.word["container"] == B
+
+
+async def test_lines_written_while_another_container_registers_wait(
+    attempt: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt.greet(container=A, outboxes={})
+    await attempt.look()
+    read = runner_folder.next_outbox_stretch
+
+    def read_late(*arguments: Any, **options: Any) -> runner_folder.OutboxLines | None:
+        if not attempt.folder.joinpath(MAIN).read_text():
+            attempt.greet(container=B, outboxes={MAIN: 0})
+            attempt.report('{"b": 1}\n')
+        return read(*arguments, **options)
+
+    (attempt.folder / MAIN).touch()
+    monkeypatch.setattr(runner_folder, "next_outbox_stretch", read_late)
+    await attempt.look()
+    await attempt.look()
+    assert by_container(attempt) == [(B, ['{"b": 1}'])]
 
 
 async def test_outdated_registration_changes_nothing(attempt: Attempt) -> None:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners.random import draw
 from tests.benchmarks.tuners import families, measures
-from tests.benchmarks.tuners.__main__ import make
+from tests.benchmarks.tuners.__main__ import main, make
 from tests.benchmarks.tuners.loop import search
+from tests.benchmarks.tuners.problem import dimension
 from tests.benchmarks.tuners.record import Record
 from tests.benchmarks.tuners.rivals import OptunaLoop
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(400)]  # searches compute
 
-FAMILIES = {**families.NAMED, **families.DEVELOPMENT, **families.HELD_OUT}
+FAMILIES = {
+    **families.NAMED,
+    **families.DEVELOPMENT,
+    **families.HELD_OUT,
+    **families.FINITE,
+    **families.FAILING,
+}
 SEEDS = range(3)
 
 
@@ -27,14 +36,36 @@ def test_no_parameters_are_better_than_the_optimum_of_a_problem(family: str) -> 
     for seed in SEEDS:
         problem, source = FAMILIES[family](seed), random.Random(seed)
         drawn = [draw(parse(problem.space), seed, number) for number in range(100)]
+        drawn = [parameters for parameters in drawn if not problem.fails(parameters)]
         values = [problem.regret(parameters) for parameters in drawn]
         assert min(values) >= -1e-6
         assert len(set(values)) > 3
-        assert math.isfinite(problem.reported(drawn[0], source))
+        assert math.isfinite(problem.reported(drawn[0], source) or 0.0)
 
 
 def test_no_family_of_the_last_measurement_was_developed_on() -> None:
     assert not set(families.DEVELOPMENT) & set(families.HELD_OUT)
+
+
+@pytest.mark.parametrize("family", families.FAILING)
+def test_third_of_a_failing_family_fails(family: str) -> None:
+    for seed in SEEDS:
+        problem = FAMILIES[family](seed)
+        drawn = [draw(parse(problem.space), seed, number) for number in range(300)]
+        failed = [parameters for parameters in drawn if problem.reported(parameters, random.Random(1)) is None]
+        assert 70 < len(failed) < 130
+
+
+def test_search_returns_best_of_trials_that_did_not_fail() -> None:
+    problem = replace(FAMILIES["branin"](1), fails=lambda parameters: parameters["x0"] < 0.5)
+    seen: list[float] = []
+
+    def noted(parameters: Any) -> float:
+        seen.append(FAMILIES["branin"](1).regret(parameters))
+        return seen[-1]
+
+    found = search(lambda seed: make("Random", seed), replace(problem, regret=noted), 1, 1, trials=20)
+    assert found == min(seen) and len(seen) < 40
 
 
 @pytest.mark.thorough
@@ -75,6 +106,24 @@ def test_record_keeps_searches_and_skips_truncated_line(tmp_path: Path) -> None:
     assert Record(path).get(("TPE", "named", "branin", 2, 1)) is None
 
 
-@pytest.mark.parametrize("family", families.NAMED)
+def test_rival_without_its_package_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", {"torch": None}.get)
+    monkeypatch.setattr("sys.argv", ["tuners", "Optuna's GPSampler", "--group", "named"])
+    main()
+    assert "| Optuna's GPSampler | left out: install torch, with `pip install torch` |" in capsys.readouterr().out
+
+
+def test_optunas_own_loop_draws_from_whole_distribution() -> None:
+    loop, kinds = OptunaLoop(1), {"normal": (0, 1), "lognormal": (0, 1), "qloguniform": (10, 1000, 10)}
+    loop.update_search_space({kind: dimension(kind, *values) for kind, values in kinds.items()})
+    drawn: Any = [loop.propose(number) for number in range(40)]
+    assert min(one["normal"] for one in drawn) < -1 and max(one["lognormal"] for one in drawn) > 2
+    assert all(one["qloguniform"] % 10 == 0 for one in drawn)
+    assert 3 < sum(one["qloguniform"] < 50 for one in drawn) < 30
+
+
+@pytest.mark.parametrize("family", [*families.NAMED, *families.FAILING])
 def test_optunas_own_loop_searches_the_named_spaces(family: str) -> None:
     assert math.isfinite(search(OptunaLoop, FAMILIES[family](1), 1, 8, trials=14))

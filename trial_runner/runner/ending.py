@@ -2,6 +2,7 @@
 
 Slurm sends it with ``--signal=B:USR1@60``, before a job's time limit and before its preemption. The file
 `protocol.ENDING_FILE` tells the command. The signal goes on only to processes that catch it: it would end the others.
+A start script ignores the signal until the runner hears it: ``trap '' USR1; exec python3 runner.pyz``.
 """
 
 import os

@@ -81,19 +81,38 @@ def _of_manager(raw: str, source: Source) -> str:
     return os.path.normpath(raw) if source.elsewhere and os.path.isabs(raw) else source.existing_directory(raw)
 
 
+def _mapping_or_file(raw: object, source: Source) -> object:
+    """The mapping, or the one in the file that a text names."""
+    if not isinstance(raw, str):
+        return raw
+    path = source.existing_file(raw)
+    root, faults = _yaml(path)
+    if faults:
+        raise ValueError(f"names {path}, which has an error in line {faults[0]}")
+    if not isinstance(root, dict):
+        raise ValueError(f"names {path}, which must have a mapping, not {scalars.kind(root)}")
+    return root
+
+
 def _check_keys(path: str, keys: Sequence[str]) -> None:
+    root, _ = _yaml(path)
+    for key in keys:
+        if not _has(root, key):
+            raise ValueError(f"names {path}, which has no {key}")
+
+
+def _yaml(path: str) -> tuple[object, list[str]]:
+    """The content of a YAML file, and ``LINE: message`` for each fault in it. Raises ValueError."""
     from nni_manager.config.reading import yaml_reader
     from nni_manager.config.reading.document import Unreadable
     from nni_manager.config.reading.source import read_text
     from nni_manager.domain.errors import ConfigInvalid
 
     try:
-        root = yaml_reader.parse(read_text(path)).root.value
+        document = yaml_reader.parse(read_text(path))
     except (Unreadable, ConfigInvalid) as error:
         raise ValueError(f"names {path}, which cannot be read: {error}") from None
-    for key in keys:
-        if not _has(root, key):
-            raise ValueError(f"names {path}, which has no {key}")
+    return document.root.value, [f"{line}: {message}" for _, line, message in document.faults]
 
 
 def _has(root: object, key: str) -> bool:
@@ -175,4 +194,7 @@ FORMATS: Mapping[str, Format] = {
     "makeable-directory": Format(lambda raw, source: source.makeable_directory(scalars.text(raw)), _TEXT, "folder"),
     "manager-directory": Format(lambda raw, source: _of_manager(scalars.text(raw), source), _TEXT, "folder"),
     "file": Format(lambda raw, source: source.existing_file(scalars.text(raw)), _TEXT, "file"),
+    "mapping-or-file": Format(
+        _mapping_or_file, {"anyOf": [{"type": "object"}, _TEXT]}, "mapping, or a YAML file with it", reads_stored=False
+    ),
 }

@@ -99,11 +99,11 @@ def _reader(field: FieldInfo, path: Path, name: str, source: Source) -> Callable
     marks = marks_of(field)
     if marks.get("secret"):
         return lambda raw: read_secret(raw, name, source)
-    if marks.get("opaque"):
-        return lambda raw: raw
     if "format" in marks:
         reader = holding(reader_of(str(marks["format"]), source), marks.get("holds", ()), source)
-        return _searched(reader, source, marks.get("placeholders", "any"))
+        return reader if marks.get("opaque") else _searched(reader, source, marks.get("placeholders", "any"))
+    if marks.get("opaque"):
+        return lambda raw: raw
     if models := models_in(field.annotation):
         return lambda raw: _read_inner(raw, models, path, name, source)
     return _searched(lambda raw: raw, source)

@@ -21,6 +21,8 @@ from nni_manager.platform_kit.testing.recorder import Recorder
 from nni_manager.platform_kit.testing.world import Feature, World
 
 _T = TypeVar("_T")
+#: Causes that an adapter may report.
+_CAUSES = (None, Reason.OUT_OF_MEMORY, Reason.SUBMIT_REJECTED, Reason.TIMEOUT)
 #: Seconds between two observations of a platform without events.
 _LOOK_AGAIN_S = 0.02
 
@@ -90,9 +92,7 @@ async def seen_as(
                 recorder.news.clear()
                 with suppress(PlatformUnavailable):
                     last = (await platform.observe([handle]))[handle]
-                    assert last.cause in (None, Reason.OUT_OF_MEMORY, Reason.SUBMIT_REJECTED), (
-                        "others are the manager's"
-                    )
+                    assert last.cause in _CAUSES, "others are the manager's"
                     if is_it(last):
                         return last
                 await _next_look(recorder, platform)

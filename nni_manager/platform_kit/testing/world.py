@@ -51,6 +51,14 @@ class Feature(StrEnum):
     PORTAL = "portal"
     #: A queue that gives the place of a running job to another, which the job's retries do not count.
     QUEUE = "queue"
+    #: A time limit of its own, which ends jobs.
+    TIME_LIMIT = "time limit"
+    #: A notice to running jobs that it will take them away (SIGUSR1 to their runner).
+    ENDING_NOTICE = "ending notice"
+    #: It may end a job and run it again under its id.
+    SECOND_RUN = "second run"
+    #: It is polled, and may fail to list a job for a while.
+    OVERLOOKED = "overlooked jobs"
     #: Foreign jobs with the name of one of ours: names are not unique, or others share the account.
     FOREIGN_JOBS = "foreign jobs"
     #: A connection, login or client that several experiments share.
@@ -235,6 +243,29 @@ class World(abc.ABC):
 
     async def displace(self, handle: JobHandle) -> None:
         """Gives the place of the running job to another as the queue intends. Unless Feature.QUEUE is absent."""
+        raise NotImplementedError
+
+    async def exceed_limit(self, handle: JobHandle) -> None:
+        """Makes the platform's own time limit end the running job. Unless Feature.TIME_LIMIT is absent."""
+        raise NotImplementedError
+
+    async def announce_end(self, handle: JobHandle) -> None:
+        """Makes the platform announce to the running job that it will take it away. Unless Feature.ENDING_NOTICE is
+        absent."""
+        raise NotImplementedError
+
+    async def knows_of_end(self, handle: JobHandle) -> bool:
+        """Whether the running job finds the file `protocol.ENDING_FILE` in its folder."""
+        raise NotImplementedError
+
+    async def run_again(self, handle: JobHandle) -> None:
+        """Makes the platform end the running job and run it again under its id; returns when it runs. Unless
+        Feature.SECOND_RUN is absent."""
+        raise NotImplementedError
+
+    async def overlook(self, handle: JobHandle, is_listed: bool) -> None:
+        """Makes the platform fail to list the job, which runs on, or list it again (`is_listed`). Unless
+        Feature.OVERLOOKED is absent."""
         raise NotImplementedError
 
     async def plant(self, spec: JobSpec) -> None:

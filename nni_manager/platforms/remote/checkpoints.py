@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 MOST_BYTES = 2**30
 #: Seconds for the whole move: a submission is given up after 60.
 _LIMIT_S = 40.0
-#: Seconds to wait for a machine whose first login is under way, as after a restart or a change of the machine list.
+#: Seconds to wait for a machine whose first login is under way, as after a restart or a change of the machine list, or
+#: whose connection was lost a moment ago.
 _LOGIN_S = 15.0
 _PIECE_BYTES = 256 * 1024
 
@@ -103,7 +104,11 @@ class CheckpointMoves:
         site = self._machines.get(key)
         if site is None:
             raise _NotMoved("its machine is not in machineList any more")
-        await happened(site.first, asyncio.timeout(_LOGIN_S))
+        limit = asyncio.timeout(_LOGIN_S)
+        if not site.first.is_set():
+            await happened(site.first, limit)
+        elif site.is_reconnecting:
+            await happened(site.up, limit)
         if not site.is_up:
             raise _NotMoved(site.why)
         return site

@@ -32,6 +32,8 @@ _RETRY_WAITS_S = (1.0, 2.0, 5.0, 15.0)
 #: Seconds between two attempts after a refused login or host key; the last value repeats. A booting machine
 #: refuses for a moment; a machine that counts refusals locks the account.
 _REFUSED_WAITS_S = (30.0, 120.0, 300.0, 600.0)
+#: Seconds for which an outage counts as short.
+_SHORT_OUTAGE_S = 60.0
 #: Seconds to exclude a machine that did not accept code or start a job; the last value repeats.
 _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 
@@ -39,7 +41,7 @@ _ASIDE_WAITS_S = (1.0, 5.0, 15.0)
 class ExperimentMachine:
     """A machine as one experiment uses it, between `start` and `stop`.
 
-    `first`: set when it takes jobs, or when the reason why not is known.
+    `first`: set when it takes jobs, or when the reason why not is known. `up`: set while its keeper is reachable.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class ExperimentMachine:
         self._lease: Lease[Machine] | None = None
         self._task: asyncio.Task[None] | None = None
         self._shipping: asyncio.Task[None] | None = None
-        self.first = asyncio.Event()
+        self.first, self.up = asyncio.Event(), asyncio.Event()
         self._renewed = asyncio.Event()
         #: Why it cannot be used; None: it can, or the connection has the reason.
         self.refusal: BadCredentials | None = None
@@ -189,6 +191,11 @@ class ExperimentMachine:
         return self._is_entered and self.jobs.is_up
 
     @property
+    def is_reconnecting(self) -> bool:
+        """Whether its connection was lost a moment ago, and is probably back soon."""
+        return not self.is_up and time.time() - self._since_s < _SHORT_OUTAGE_S
+
+    @property
     def is_left_alone(self) -> bool:
         """Whether a keeper of another version runs there; it keeps its jobs until they end."""
         return self._lease is not None and not self.is_up and self._lease.connection.keeper.is_other_version
@@ -286,12 +293,14 @@ class ExperimentMachine:
             self._renewed.set()
 
     def _on_up(self) -> None:
+        self.up.set()
         self._trouble = ""
         self._untold.clear()
         if self._shipping is None or self._shipping.done():
             self._shipping = asyncio.create_task(self._ship(), name=f"code to {self.entry.address.host}")
 
     def _on_down(self) -> None:
+        self.up.clear()
         self.archive = self._aside = ""
         if self._shipping is not None:
             self._shipping.cancel()

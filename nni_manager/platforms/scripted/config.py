@@ -38,6 +38,19 @@ class Pending(Part):
     hopeless: bool = Field(default=False, description="The platform will never start the job as it is.")
 
 
+class Span(Part):
+    """An interval; the field says what it is counted from."""
+
+    after: float = _seconds("Start of the interval, in seconds.", 0.0)
+    for_: float | None = Field(
+        default=None,
+        alias="for",
+        gt=0,
+        description="Duration in seconds. Not set: unlimited.",
+        json_schema_extra={"format": "seconds"},
+    )
+
+
 class Rule(Part):
     """The course of the trials that `match` selects. By default a trial starts at once and succeeds after 1 s."""
 
@@ -67,6 +80,18 @@ class Rule(Part):
     )
     cancelled_by_person: bool = Field(default=False, description="A user cancels the job in the platform's portal.")
     timed_out: bool = Field(default=False, description="The platform's own time limit ends the job.")
+    notice: float | None = _seconds(
+        "Time after its start at which the platform announces that it will take the job away (SIGUSR1), in seconds; "
+        "with `launch: process`."
+    )
+    requeue: float | None = _seconds(
+        "Time after its start at which the platform ends the job and runs it again under its id, in seconds; with "
+        "`launch: process`."
+    )
+    overlooked: Span | None = Field(
+        default=None,
+        description="Time in which the platform's list lacks the job, counted from its submission.",
+    )
     refuse_submit: str = Field(default="", description="Message with which the platform refuses the job.")
     pending_reason: list[Pending] = Field(default=[], description="Reasons reported while the job waits for `delay`.")
     replicas: int = Field(
@@ -90,19 +115,6 @@ class Rule(Part):
                 "refuseSubmit"
             )
         return self
-
-
-class Span(Part):
-    """An interval, counted from the start of the experiment."""
-
-    after: float = _seconds("Start, in seconds after the start of the experiment.", 0.0)
-    for_: float | None = Field(
-        default=None,
-        alias="for",
-        gt=0,
-        description="Duration in seconds. Not set: unlimited.",
-        json_schema_extra={"format": "seconds"},
-    )
 
 
 class NoRoom(Span):
@@ -219,6 +231,21 @@ class ScriptedConfig(PlatformSection):
         default=False, description="Report every event twice, and repeat the previous state after every change."
     )
     late_events: float = _seconds("Delay between an event and its report, in seconds.", 0.0)
+
+    confirm_loss: float = _seconds(
+        "Time for which the list of jobs must lack a job before it is lost, in seconds.", 0.0
+    )
+
+    @model_validator(mode="after")
+    def _runs_again_what_it_can(self) -> Self:
+        for rule in self.trials:
+            is_batch = rule.notice is not None or rule.requeue is not None
+            if is_batch and (self.launch != "process" or rule.replicas > 1):
+                raise ValueError(
+                    "requires launch: process, and one replica, for notice and requeue; set that, or remove them from"
+                    " trials"
+                )
+        return self
 
     @model_validator(mode="after")
     def _has_machines_that_fit(self) -> Self:

@@ -24,7 +24,7 @@ from nni_manager.platform_kit.payload import checkpoint_beside, runner_archive, 
 from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
 from nni_manager.platforms.scripted.jobs import Job, Jobs
 from nni_manager.platforms.scripted.machines import ENV_MACHINE, machine_name
-from nni_manager.platforms.scripted.states import NONE, PROCESS
+from nni_manager.platforms.scripted.states import NONE, PROCESS, number_of
 from nni_manager.shared_storage.storage_folders import packed
 from trial_runner import protocol
 from trial_runner.wire import code_archive, removal
@@ -108,7 +108,7 @@ class Launch:
         variables = environment(self._config, spec, directory, reservation)
         folder = self._jobs.folder_of(job.name)
         if self._processes is not None:
-            command = process_command(archive, job.rule, directory)
+            command = process_command(archive, job.rule, directory, number_of(job.name))
             await self._processes.start(
                 job.name,
                 container_folder(folder),
@@ -186,18 +186,35 @@ def inherited(spec: JobSpec) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def process_command(archive: Path, rule: Rule, directory: Path) -> str:
+def process_command(archive: Path, rule: Rule, directory: Path, number: int = 0) -> str:
     """The command of a job's process, shell text. It delays itself, so that jobs start on time without the manager.
 
     The first of several replicas reports. The job ends with the first one's exit code, after all others have ended.
+    `number`: of the job, as a batch system has it.
     """
     start = f"python3 {shlex.quote(str(archive))}"
     others = [
         f"{protocol.ENV_REPORTER}=0 {protocol.ENV_SYSTEM_DIR}={shlex.quote(str(replica))} {start} &"
         for replica in replica_folders(directory, rule)
     ]
-    run = f"exec {start}" if not others else f"{' '.join(others)} {start}; code=$?; wait; exit $code"
+    run = _run(start, rule, number) if not others else f"{' '.join(others)} {start}; code=$?; wait; exit $code"
     return f"sleep {rule.delay:g}; {run}" if rule.delay else run
+
+
+#: Sends a signal after a number of seconds, and waits for the command.
+_AFTER = "timeout --foreground --preserve-status -s"
+#: Exit code of a runner that the platform ended.
+_TAKEN = 143
+
+
+def _run(start: str, rule: Rule, number: int) -> str:
+    """The start of a runner, as a batch system does it: it announces an end, or ends the job and runs it again."""
+    first = start if rule.notice is None else f"{_AFTER} USR1 {rule.notice:g} {start}"
+    if rule.requeue is None:
+        return f"exec {first}"
+    first = f"SLURM_RESTART_COUNT=0 {_AFTER} TERM {rule.requeue:g} {first}"
+    again = f"SLURM_RESTART_COUNT=1 exec {start}"
+    return f"export SLURM_JOB_ID={number}; {first}; code=$?; [ $code = {_TAKEN} ] || exit $code; {again}"
 
 
 def replica_folders(directory: Path, rule: Rule) -> list[Path]:

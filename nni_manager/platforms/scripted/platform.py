@@ -19,6 +19,7 @@ from nni_manager.domain.errors import InvalidInput, NotFound, PlatformUnavailabl
 from nni_manager.domain.experiment import ExperimentSpec
 from nni_manager.domain.job import JobHandle, JobSpec, JobState
 from nni_manager.machines.ledger import Reservation
+from nni_manager.platform_kit.confirmed_loss import ConfirmedLoss
 from nni_manager.platform_kit.contract import Capabilities, Host, JobPlan, NoRoom, Platform, Room
 from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.scripted import launch, machines
@@ -32,10 +33,12 @@ from nni_manager.platforms.scripted.states import (
     NONE,
     PROCESS,
     UNHEARD_OF,
+    is_overlooked,
     is_platform_end,
     job_report,
     next_change_ms,
     rule_for,
+    run_of,
 )
 from nni_manager.shared_storage import runner_folder
 from nni_manager.shared_storage.job_folders import read_stretch
@@ -82,6 +85,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         self._placement = machines.placement(config, host, lambda: self._events.wake(""))
         self._pull = Pull(host) if config.launch != NONE and launch.is_read(config) else None
         self._pulling: asyncio.Task[None] | None = None
+        self._loss = ConfirmedLoss(lambda: clock() / 1000, apart_s=config.confirm_loss)
         self._fault_timer: asyncio.TimerHandle | None = None
 
     def renew(self, config: ScriptedConfig) -> None:
@@ -99,6 +103,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
             is_read=is_real and launch.is_read(config),
             ships_code=is_real,
             slow_poll_s=_SLOW_POLL_S,
+            platform_decides=any(rule.requeue is not None for rule in config.trials),
             has_portal=any(rule.cancelled_by_person for rule in config.trials),
             unreachable_grace_s=config.unreachable_grace,
         )
@@ -261,6 +266,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         for name in names:
             self._events.forget(name)
             self._simulated_reports.forget(name)
+            self._loss.forget(name)
             if self._pull is not None:
                 self._pull.forget(name)
             async with self._disk():
@@ -278,7 +284,7 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
 
     async def _look(self, job: Job | None, name: str, process: Observation | None) -> Observation:
         if job is None:
-            return UNHEARD_OF
+            return self._missed(name, UNHEARD_OF)
         if (why := self._faults.unreachable().get(job.machine)) is not None:
             if self._pull is not None:
                 self._pull.forget(name)  # its results cannot be read until it is followed again
@@ -286,14 +292,29 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
                 state=JobState.UNKNOWN, unreachable=why, place=machines.in_words(job.machine, job.places)
             )
         now = self._clock() - round(self.config.late_events * 1000)
+        if is_overlooked(job, now):
+            self._follow(job)
+            return self._missed(name, UNHEARD_OF)
         if self.config.launch == NONE:
             await self._simulated_reports.tell(job, now)
         report = job_report(job, self.config.launch, process, now)
+        if report.state is JobState.LOST:
+            report = self._missed(name, report)
+        else:
+            self._loss.found(name)
         if self._processes is not None and report.state.is_final and is_platform_end(job.rule):
             await self._processes.cancel([name], 0)
         if (change := next_change_ms(job, self.config.launch, process, now)) is not None:
             self._events.wake_in(name, change - now)
         return self._events.tell(name, self._with_place(job, self._with_what_is_read(job, process, report)))
+
+    def _missed(self, name: str, lost: Observation) -> Observation:
+        """The report on a job that the list lacks: `lost`, once that is confirmed."""
+        has_exit = self._pull is not None and self._pull.has_ended(name)
+        if not self.config.confirm_loss or self._loss.is_lost(name, has_exit=has_exit):
+            return lost
+        self._events.wake_in(name, round(self.config.confirm_loss * 1000))
+        return Observation(state=JobState.UNKNOWN)
 
     def _with_place(self, job: Job, report: Observation) -> Observation:
         place = machines.in_words(job.machine, job.places) or job.rule.place
@@ -304,13 +325,18 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         runner's first report on."""
         if self._pull is None:
             return report
-        self._pull.follow(job.name, Path(job.system_directory), Path(job.attempt_directory))
+        self._follow(job)
         running = Observation(state=JobState.RUNNING, started_ms=job.starts_ms)
         if report.state.is_final and process is not None and process.state.is_final:
             self._pull.finish(job.name, _READ_PATIENCE_S)
             return report if self._pull.is_over(job.name) else running
         is_seen = report.state is JobState.PENDING and self._pull.has_started(job.name)
         return running if is_seen else report
+
+    def _follow(self, job: Job) -> None:
+        if self._pull is not None:
+            folder, logs = Path(job.system_directory), Path(job.attempt_directory)
+            self._pull.follow(job.name, folder, logs, run=run_of(job, self._clock()))
 
     @asynccontextmanager
     async def _disk(self) -> AsyncIterator[None]:

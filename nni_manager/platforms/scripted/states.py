@@ -18,6 +18,7 @@ LOST        `lost`, or the job is unknown
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,7 @@ from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.scripted.config import Match, Rule
 from nni_manager.platforms.scripted.jobs import Job
+from trial_runner import protocol
 
 #: Default duration of a simulated job, in seconds.
 DEFAULT_DURATION_S = 1.0
@@ -44,6 +46,28 @@ def _fits(match: Match, spec: JobSpec) -> bool:
         and match.attempt in (None, spec.attempt)
         and (match.every is None or (spec.sequence_id + 1) % match.every == 0)
     )
+
+
+def run_of(job: Job, now_ms: int) -> str:
+    """The container id of the job's present run, if the platform runs the job twice; otherwise empty."""
+    if job.rule.requeue is None:
+        return ""
+    is_second = now_ms >= job.starts_ms + round(job.rule.requeue * 1000)
+    return protocol.container_of_run(number_of(job.name), int(is_second))
+
+
+def number_of(job_name: str) -> int:
+    """The platform's number of a job."""
+    return zlib.crc32(job_name.encode())
+
+
+def is_overlooked(job: Job, now_ms: int) -> bool:
+    """Whether the platform's list lacks the job now."""
+    span = job.rule.overlooked
+    if span is None:
+        return False
+    passed_s = (now_ms - job.submitted_ms) / 1000 - span.after
+    return passed_s >= 0 and (span.for_ is None or passed_s < span.for_)
 
 
 def is_platform_end(rule: Rule) -> bool:

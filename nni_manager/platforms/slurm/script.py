@@ -77,4 +77,5 @@ def script(config: SlurmConfig, start: str, folder: str) -> str:
         nv = "--nv " if config.trial_gpu_number else ""
         image, bind = shlex.quote(config.container), shlex.quote(folder)
         command = f"exec apptainer exec {nv}--bind {bind} {image} /bin/sh -c {shlex.quote(start)}"
-    return f"#!/bin/bash\n{config.prologue or ''}\n{command}\n"
+    # until the runner hears USR1, which may come at once, its default action would end the job
+    return f"#!/bin/bash\ntrap '' USR1\n{config.prologue or ''}\n{command}\n"

@@ -1,6 +1,7 @@
 """How well and how fast tuners search, as Markdown: `python -m tests.benchmarks.tuners [TUNER…]`.
 
 60 trials of each family, sequential and eight at a time, for 50 seeds. Random's median of a family is sequential.
+Rivals whose packages are not installed are left out, with a message.
 With `--record FILE` each search is stored, and stored ones are not repeated.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -21,17 +23,19 @@ from nni_manager.tuners.contract import Tuner
 from tests.benchmarks.tuners import ask_time, families, measures
 from tests.benchmarks.tuners.loop import search
 from tests.benchmarks.tuners.record import Case, Record
-from tests.benchmarks.tuners.rivals import RIVALS
+from tests.benchmarks.tuners.rivals import RIVALS, missing
 
 GROUPS = {
     "named": families.NAMED,
     "development": families.DEVELOPMENT,
     "held-out": families.HELD_OUT,
     "noisy": families.NOISY,
+    "finite": families.FINITE,
+    "failing": families.FAILING,
 }
 CONCURRENCIES = (1, 8)
 #: Tuners that are too slow for all seeds → their number of seeds.
-SLOW = {"GPTuner": 20, "SMAC": 20}
+SLOW = {"GPTuner": 20, "SMAC": 20, "Optuna's GPSampler": 10}
 #: Tuners without numeric spaces.
 _UNFIT = ("Batch", "GridSearch")
 
@@ -42,29 +46,34 @@ def main() -> None:
     parser.add_argument("tuners", nargs="*", metavar="TUNER", help=f"of {', '.join(known)}; none: all")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--group", choices=GROUPS, action="append", help="several may be given; none: all")
+    parser.add_argument("--at-once", type=int, action="append", help="several may be given; none: 1 and 8")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--record", type=Path, help="a file of searches, to go on with")
     given = parser.parse_args()
-    groups = given.group or list(GROUPS)
-    _print_head(groups)
+    groups, at_once = given.group or list(GROUPS), given.at_once or CONCURRENCIES
+    _print_head(groups, at_once)
     record = Record(given.record)
     with ProcessPoolExecutor(given.processes) as pool:
         for name in given.tuners or known:
+            if needed := missing(name):
+                print(f"| {name} | left out: install {needed} |", flush=True)
+                continue
             seeds = min(given.seeds, SLOW.get(name, given.seeds))
-            cells = [_cell(pool, record, name, group, count, seeds) for group in groups for count in CONCURRENCIES]
+            cells = [_cell(pool, record, name, group, count, seeds) for group in groups for count in at_once]
             print(f"| {name} | {' | '.join([*cells, *_ask_times(name)])} |", flush=True)
 
 
-def _print_head(groups: list[str]) -> None:
-    cells = [f"{group}, {count} at a time" for group in groups for count in CONCURRENCIES]
-    cells = ["Tuner", *cells, "ask at 1,000", "ask at 10,000"]
+def _print_head(groups: list[str], at_once: Sequence[int]) -> None:
+    cells = [f"{group}, {count} at a time" for group in groups for count in at_once]
+    cells = ["Tuner", *cells, *(f"ask at {count:,}: median, maximum" for count in ask_time.FINISHED)]
     print(f"| {' | '.join(cells)} |\n{'|---' * len(cells)}|", flush=True)
 
 
 def _ask_times(name: str) -> list[str]:
     if name in RIVALS:
         return ["–" for _ in ask_time.FINISHED]
-    return [f"{1000 * ask_time.seconds(functools.partial(make, name), count):.1f} ms" for count in ask_time.FINISHED]
+    times = [ask_time.seconds(functools.partial(make, name), count) for count in ask_time.FINISHED]
+    return [f"{1000 * median:.1f} ms, {1000 * most:.1f} ms" for median, most in times]
 
 
 def make(name: str, seed: int) -> Tuner:

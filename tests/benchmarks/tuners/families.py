@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from nni_manager.domain.algorithm import AlgorithmSpec
 from nni_manager.tuners import registry
-from tests.benchmarks.tuners import mixed, smooth
+from tests.benchmarks.tuners import failing, finite, mixed, smooth
 from tests.benchmarks.tuners.problem import Problem
 
 Family = Callable[[int], Problem]
@@ -50,6 +50,10 @@ HELD_OUT = _by_name(
     *(smooth.valley, smooth.camel, mixed.quantised, mixed.steps, mixed.logarithmic),
     mixed.conditional,
 )
+#: Whole numbers only, and categories only.
+FINITE = _by_name(finite.counts, finite.options)
+#: A third of the space fails.
+FAILING = _by_name(failing.memory, failing.fenced)
 #: Held-out families with noise of 3, 10 and 30 % of the range.
 NOISY = _by_name(
     *(

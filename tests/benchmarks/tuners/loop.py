@@ -16,7 +16,10 @@ MakeTuner = Callable[[int], Tuner]
 
 
 def search(make: MakeTuner, problem: Problem, seed: int, concurrency: int, trials: int = TRIALS) -> float:
-    """The regret of the trial with the best reported result. `seed` also draws the order in which trials end."""
+    """The regret of the trial with the best reported result; infinite if all failed.
+
+    `seed` also draws the order in which trials end.
+    """
     source = random.Random(f"{seed}/{concurrency}")
     tuner, running = make(seed), {}
     tuner.update_search_space(problem.space)
@@ -28,12 +31,12 @@ def search(make: MakeTuner, problem: Problem, seed: int, concurrency: int, trial
             ended = source.choice(list(running))
             parameters = running.pop(ended)
             reported = problem.reported(parameters, source)
-            best = min(best, (reported, problem.regret(parameters)))
+            if reported is not None:
+                best = min(best, (reported, problem.regret(parameters)))
             tuner.learn(_result(ended, parameters, reported))
     return best[1]
 
 
-def _result(number: int, parameters: object, value: float) -> Result:
-    return Result(
-        parameter_id=number, parameters=parameters, value=value, status=TrialStatus.SUCCEEDED, trial_id=f"t{number}"
-    )
+def _result(number: int, parameters: object, value: float | None) -> Result:
+    status = TrialStatus.FAILED if value is None else TrialStatus.SUCCEEDED
+    return Result(parameter_id=number, parameters=parameters, value=value, status=status, trial_id=f"t{number}")

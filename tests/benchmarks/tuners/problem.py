@@ -23,9 +23,13 @@ class Problem:
     regret: Callable[[Any], float]
     #: Standard deviation of reported results around the true value.
     noise: float = 0.0
+    #: Parameters → whether their trial fails.
+    fails: Callable[[Any], bool] = lambda parameters: False
 
-    def reported(self, parameters: Any, source: random.Random) -> float:
-        """The reported result of a trial with these parameters."""
+    def reported(self, parameters: Any, source: random.Random) -> float | None:
+        """The reported result of a trial with these parameters; None: it fails."""
+        if self.fails(parameters):
+            return None
         return self.regret(parameters) + (source.gauss(0.0, self.noise) if self.noise else 0.0)
 
 

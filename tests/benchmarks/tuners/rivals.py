@@ -1,17 +1,20 @@
-"""Comparison tuners: Optuna's own study loop, and upstream's TPE in its own Python."""
+"""Comparison tuners: Optuna's own study loop with two samplers, and upstream's TPE in its own Python."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nni_manager.domain.space.search_space import parse
 from nni_manager.tuners.contract import Data, Result, Tuner
 
 if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
     from optuna.trial import Trial
 
 #: Python of an environment with `nni`, created by `make nni3`.
@@ -31,8 +34,9 @@ for line in sys.stdin:
     elif verb == "ask":
         answer = proposed[number] = tuner.generate_parameters(number)
     else:
-        tuner.receive_trial_result(number, proposed[number], value)
-        tuner.trial_end(number, True)
+        if value is not None:
+            tuner.receive_trial_result(number, proposed[number], value)
+        tuner.trial_end(number, value is not None)
     print(json.dumps(answer), file=answers, flush=True)
 """
 
@@ -59,7 +63,7 @@ class OptunaLoop(_Rival):
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         assert isinstance(search_space, Mapping)
         self._space = search_space
-        self._study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self._seed))
+        self._study = optuna.create_study(sampler=self._sampler())
         self._asked: dict[int, Trial] = {}
 
     def propose(self, parameter_id: int) -> object:
@@ -67,8 +71,25 @@ class OptunaLoop(_Rival):
         return _suggested(self._asked[parameter_id], self._space, "")
 
     def learn(self, result: Result) -> None:
-        assert result.parameter_id is not None and isinstance(result.value, float)
-        self._study.tell(self._asked.pop(result.parameter_id), result.value)
+        from optuna.trial import TrialState
+
+        assert result.parameter_id is not None and isinstance(result.value, float | None)
+        state = TrialState.FAIL if result.value is None else TrialState.COMPLETE
+        self._study.tell(self._asked.pop(result.parameter_id), result.value, state)
+
+    def _sampler(self) -> BaseSampler:
+        from optuna.samplers import TPESampler
+
+        return TPESampler(seed=self._seed)
+
+
+class OptunaGP(OptunaLoop):
+    """The same with Optuna's Gaussian process, for results with noise. Needs torch."""
+
+    def _sampler(self) -> BaseSampler:
+        from optuna.samplers import GPSampler
+
+        return GPSampler(seed=self._seed, warn_independent_sampling=False)
 
 
 def _suggested(trial: Trial, space: Mapping[str, Any], prefix: str) -> dict[str, object]:
@@ -83,8 +104,11 @@ def _value(trial: Trial, name: str, _type: str, _value: list[Any]) -> object:
         return {"_name": option["_name"], **_suggested(trial, option, f"{name}/{option['_name']}/")}
     if _type == "randint":
         return trial.suggest_int(name, _value[0], _value[1] - 1)
-    step = _value[2] if _type == "quniform" else None
-    return trial.suggest_float(name, _value[0], _value[1], step=step, log=_type == "loguniform")
+    if _type in ("uniform", "quniform", "loguniform"):
+        step = _value[2] if _type == "quniform" else None
+        return trial.suggest_float(name, _value[0], _value[1], step=step, log=_type == "loguniform")
+    [place] = parse({name: {"_type": _type, "_value": _value}}).places
+    return place.dimension.quantile(trial.suggest_float(name, 0.0, 1.0))  # Optuna lacks such distributions
 
 
 class UpstreamTPE(_Rival):
@@ -114,4 +138,13 @@ def _ask(*words: object) -> Any:
     return json.loads(process.stdout.readline())
 
 
-RIVALS = {"Optuna's loop": OptunaLoop, "NNI's TPE": UpstreamTPE}
+RIVALS = {"Optuna's loop": OptunaLoop, "Optuna's GPSampler": OptunaGP, "NNI's TPE": UpstreamTPE}
+
+
+def missing(name: str) -> str:
+    """What the tuner needs and this machine lacks; empty: nothing."""
+    if name == "Optuna's GPSampler" and importlib.util.find_spec("torch") is None:
+        return "torch, with `pip install torch`"
+    if name == "NNI's TPE" and not _PYTHON.exists():
+        return "NNI, with `make nni3`"
+    return ""

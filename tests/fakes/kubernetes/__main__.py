@@ -29,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--unknown-fields", choices=("prune", "refuse"), default="prune")
     parser.add_argument("--operator", default="v1.8.1", help="version of the training operator's definitions")
     parser.add_argument("--kueue", default="", metavar="VERSION", help="version of Kueue's API; default: no Kueue")
+    parser.add_argument("--managed-fields", action="store_true", help="objects as large as a real server's")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--gpus", type=int, default=8, help="GPUs per node")
     parser.add_argument(
@@ -46,6 +47,7 @@ def _settings(given: argparse.Namespace) -> Settings:
         given.unknown_fields,
         operator_version=given.operator,
         kueue=given.kueue,
+        managed_fields=given.managed_fields,
         nodes=given.nodes,
         back_off=given.back_off,
         exports={address: Path(folder) for address, _, folder in (each.partition("=") for each in given.export)},

@@ -14,6 +14,7 @@ from tests.fakes.kubernetes.access import Rules, Tokens, of_account
 from tests.fakes.kubernetes.audit import Audit
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.collector import Collector
+from tests.fakes.kubernetes.controllers import kueue
 from tests.fakes.kubernetes.controllers.adaptdl import AdaptDLJobController
 from tests.fakes.kubernetes.controllers.batch_job import BatchJobController
 from tests.fakes.kubernetes.controllers.everyday import Everyday
@@ -58,7 +59,7 @@ class Cluster:
         #: Address of the server for pods; set by the server.
         self.address = ""
         self.authority = Authority(folder / "certificates")
-        self.store = Store(folder / "objects.jsonl")
+        self.store = Store(folder / "objects.jsonl", managed_fields=settings.managed_fields)
         self.timeline = Timeline()
         self.store.listen(self.timeline.hear)
         self.kinds = Kinds()
@@ -85,9 +86,9 @@ class Cluster:
         self._number = 0
         self.logs, self.execs, self.nodes = Logs(self), Execs(self), node.Nodes(self)
         self.controllers = {each.kind_name: each(self) for each in _CONTROLLERS} if settings.controllers else {}
-        self.kueue = KueueController(self)
-        if settings.kueue:
-            self.controllers["Kueue"] = self.kueue
+        #: Kueue's controller of each kind of jobs.
+        self.kueue = {name: KueueController(self, name) for name in kueue.QUEUED_KINDS} if settings.kueue else {}
+        self.controllers |= {f"Kueue {name}": each for name, each in self.kueue.items()}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -156,7 +157,7 @@ class Cluster:
         for definition in definitions.of_training_jobs(self.settings.operator_version):
             self._once(DEFINITIONS.key, definition)
         if self.settings.kueue:
-            self.kueue.install(self.settings.kueue)
+            kueue.install(self.verbs, self.settings.kueue)
 
     def _once(self, key: str, obj: Object) -> None:
         kind = self.kinds.by_key(key)

@@ -17,8 +17,10 @@ from tests.fakes.kubernetes.kinds import JOBS, PODS, Kind
 from tests.fakes.kubernetes.kubelet import statuses
 from tests.fakes.kubernetes.kubelet.pods import PodLife
 from tests.fakes.kubernetes.pretences import Pretence
+from tests.fakes.kubernetes.store import Object
 
 if TYPE_CHECKING:
+    from tests.fakes.kubernetes.controllers.kueue import KueueController
     from tests.fakes.kubernetes.server import Server
 
 
@@ -223,20 +225,28 @@ class Control:
 
     # Kueue
 
-    def kueue_admit(self, namespace: str, name: str) -> None:
-        """Admit the Workload of a Job."""
-        self._cluster.kueue.admit(self._cluster.verbs.get(JOBS, namespace, name))
+    def kueue_admit(self, namespace: str, name: str, kind: str = "Job") -> None:
+        """Admit the Workload of a job."""
+        self._kueue(kind).admit(self._queued(kind, namespace, name))
 
-    def kueue_hold(self, namespace: str, name: str, reason: str, message: str) -> None:
-        """Reserve no quota for a Job."""
-        self._cluster.kueue.hold(self._cluster.verbs.get(JOBS, namespace, name), reason, message)
+    def kueue_hold(self, namespace: str, name: str, reason: str, message: str, kind: str = "Job") -> None:
+        """Reserve no quota for a job."""
+        self._kueue(kind).hold(self._queued(kind, namespace, name), reason, message)
 
-    def kueue_evict(self, namespace: str, name: str, reason: str, message: str) -> None:
-        """Evict the Workload of a Job, for example because of a preemption."""
-        self._cluster.kueue.evict(self._cluster.verbs.get(JOBS, namespace, name), reason, message)
+    def kueue_evict(self, namespace: str, name: str, reason: str, message: str, kind: str = "Job") -> None:
+        """Evict the Workload of a job, for example because of a preemption."""
+        self._kueue(kind).evict(self._queued(kind, namespace, name), reason, message)
 
-    def kueue_deactivate(self, namespace: str, name: str) -> None:
-        self._cluster.kueue.deactivate(self._cluster.verbs.get(JOBS, namespace, name))
+    def kueue_deactivate(self, namespace: str, name: str, kind: str = "Job") -> None:
+        self._kueue(kind).deactivate(self._queued(kind, namespace, name))
+
+    def _kueue(self, kind: str) -> KueueController:
+        return self._cluster.kueue[kind]
+
+    def _queued(self, kind: str, namespace: str, name: str) -> Object:
+        found = self._kueue(kind).kind
+        assert found is not None, "its definition is there"
+        return self._cluster.verbs.get(found, namespace, name)
 
     # controllers
 

@@ -21,6 +21,8 @@ class Settings:
     unknown_fields: str = "prune"
     minor_version: int = 32
     operator_version: str = "v1.8.1"
+    #: Whether objects have `metadata.managedFields`, as on a real server; doubles their size.
+    managed_fields: bool = False
     #: Version of Kueue's API; empty: Kueue is not installed.
     kueue: str = ""
     #: Whether controllers run; without them jobs do not change.

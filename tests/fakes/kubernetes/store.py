@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.fakes.kubernetes.managed_fields import with_managed_fields
+
 Object = dict[str, Any]
 Address = tuple[str, str]  # namespace ("" for the cluster's), name
 
@@ -41,7 +43,8 @@ class Change:
 class Store:
     """All objects by resource and address."""
 
-    def __init__(self, journal: Path | None = None) -> None:
+    def __init__(self, journal: Path | None = None, *, managed_fields: bool = False) -> None:
+        self._managed_fields = managed_fields
         self.revision = 1000
         #: Changes up to this revision are forgotten.
         self.compacted = 1000
@@ -77,6 +80,7 @@ class Store:
         before = self._objects.setdefault(key, {}).get(address)
         self.revision += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.revision)}}
+        obj = with_managed_fields(obj) if self._managed_fields else obj
         self._objects[key][address] = obj
         self._record(Change(self.revision, key, before, obj, obj), address)
         return obj

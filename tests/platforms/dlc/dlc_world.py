@@ -35,6 +35,10 @@ class DlcWorld(WebWorld):
         Feature.EXIT_CODE: "PAI-DLC does not tell the exit code of a job; its runner does",
         Feature.MACHINES: "PAI-DLC hides its machines",
         Feature.HOPELESS_WAITS: "PAI-DLC does not say that a job will never start",
+        Feature.TIME_LIMIT: "PAI-DLC has no time limit",
+        Feature.ENDING_NOTICE: "PAI-DLC announces nothing",
+        Feature.SECOND_RUN: "jobs that PAI-DLC restarts have tests of their own",
+        Feature.OVERLOOKED: "tests of its own have that",
         Feature.QUEUE: "PAI-DLC does not say whether a queue intended a preemption",
         Feature.ROOM: "PAI-DLC queues whatever it is given",
     }

@@ -46,6 +46,10 @@ class DltsWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "DLWorkspace hides its machines",
         Feature.HOPELESS_WAITS: "DLWorkspace does not say that a job will never start",
+        Feature.TIME_LIMIT: "DLWorkspace has no time limit",
+        Feature.ENDING_NOTICE: "DLWorkspace announces nothing",
+        Feature.SECOND_RUN: "DLWorkspace runs each job once",
+        Feature.OVERLOOKED: "tests of its own have that",
         Feature.QUEUE: "DLWorkspace does not say why a job was preempted",
         Feature.ROOM: "DLWorkspace queues whatever it is given",
         Feature.EXIT_CODE: "DLWorkspace tells no exit codes",

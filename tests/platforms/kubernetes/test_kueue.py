@@ -14,6 +14,7 @@ from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Platform, Severity
 from nni_manager.platform_kit.testing.observing import accepted, seen
+from tests.platforms.kubeflow.test_kubeflow_contract import operated
 from tests.platforms.kubernetes.test_batch_job_contract import OPERATED
 from tests.platforms.kubernetes_world import KubernetesWorld
 
@@ -25,8 +26,15 @@ _NO_QUOTA = (
 _TAKEN = "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue"
 
 
-def world_in(folder: Path, version: str = "v1beta2") -> KubernetesWorld:
-    return KubernetesWorld(folder, OPERATED, kueue=version)
+_OPERATED = {
+    "Job": OPERATED,
+    "TFJob": operated("tf-operator", "worker", "tfjobs"),
+    "PyTorchJob": operated("pytorch-operator", "master", "pytorchjobs"),
+}
+
+
+def world_in(folder: Path, version: str = "v1beta2", kind: str = "Job") -> KubernetesWorld:
+    return KubernetesWorld(folder, _OPERATED[kind], kueue=version)
 
 
 async def queued(world: KubernetesWorld, platform: Platform[Any]) -> tuple[JobHandle, str]:
@@ -50,50 +58,54 @@ async def observed(
             await world.recorder.news.wait()
 
 
-async def admitted(world: KubernetesWorld, platform: Platform[Any]) -> tuple[JobHandle, str]:
+async def admitted(world: KubernetesWorld, platform: Platform[Any], kind: str) -> tuple[JobHandle, str]:
     """A running job, and its object's name."""
     handle, name = await queued(world, platform)
-    world.control.kueue_admit("default", name)
+    world.control.kueue_admit("default", name, kind)
     await world.begin(handle)
     await seen(world, platform, handle, JobState.RUNNING)
     return handle, name
 
 
-@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-async def test_queued_job_waits_with_the_sentence_of_its_queue(tmp_path: Path, version: str) -> None:
-    async with world_in(tmp_path, version) as world, world.make(queueName="team") as platform:
+@pytest.mark.parametrize(
+    ("version", "kind"), [("v1beta1", "Job"), ("v1beta2", "Job"), ("v1beta2", "TFJob"), ("v1beta2", "PyTorchJob")]
+)
+async def test_queued_job_waits_with_the_sentence_of_its_queue(tmp_path: Path, version: str, kind: str) -> None:
+    async with world_in(tmp_path, version, kind) as world, world.make(queueName="team") as platform:
         handle, name = await queued(world, platform)
-        first = await observed(world, platform, handle, lambda one: one.wait is not None)
-        assert first.wait is not None and first.wait.sentence == f"Job {name} waits in Kueue's queue team"
-        world.control.kueue_hold("default", name, "WaitingForQuota", _NO_QUOTA)
+        first = await observed(world, platform, handle, lambda one: one.wait is not None and one.wait.details != {})
+        assert first.wait is not None and first.wait.sentence == f"{kind} {name} waits in Kueue's queue team"
+        world.control.kueue_hold("default", name, "WaitingForQuota", _NO_QUOTA, kind)
         found = await observed(world, platform, handle, lambda one: one.wait != first.wait)
         assert found.wait is not None and found.state is JobState.PENDING
         assert (found.wait.code, found.wait.sentence) == (WaitCode.QUOTA, f"Kueue's queue team: {_NO_QUOTA}")
         assert found.wait.details == {"queue": "team", "reason": "WaitingForQuota"}
-        world.control.kueue_admit("default", name)
+        world.control.kueue_admit("default", name, kind)
         await world.begin(handle)
         await seen(world, platform, handle, JobState.RUNNING)
         await world.end(handle, 0)
         await seen(world, platform, handle, JobState.SUCCEEDED)
 
 
-async def test_job_preempted_by_its_queue_is_not_counted(tmp_path: Path) -> None:
-    async with world_in(tmp_path) as world, world.make(queueName="team") as platform:
-        handle, name = await admitted(world, platform)
-        world.control.kueue_evict("default", name, "Preempted", _TAKEN)
+@pytest.mark.parametrize("kind", _OPERATED)
+async def test_job_preempted_by_its_queue_is_not_counted(tmp_path: Path, kind: str) -> None:
+    async with world_in(tmp_path, kind=kind) as world, world.make(queueName="team") as platform:
+        handle, name = await admitted(world, platform, kind)
+        world.control.kueue_evict("default", name, "Preempted", _TAKEN, kind)
         found = await seen(world, platform, handle, JobState.PREEMPTED)
         assert found.is_uncounted and found.native_reason == "Suspended"
-        assert found.message == f"Job {name} was suspended by its queue while it ran: {_TAKEN}"
+        assert found.message == f"{kind} {name} was suspended by its queue while it ran: {_TAKEN}"
         assert not any(pod["status"].get("phase") == "Running" for pod in world.pods(handle))
         await platform.forget([handle])
-        await world._until(lambda: world._objects("jobs.batch") == [])
+        await world._until(lambda: world._objects(_OPERATED[kind].resource) == [])
 
 
-async def test_preemption_while_disconnected_is_seen(tmp_path: Path) -> None:
-    async with world_in(tmp_path) as world:
+@pytest.mark.parametrize("kind", _OPERATED)
+async def test_preemption_while_disconnected_is_seen(tmp_path: Path, kind: str) -> None:
+    async with world_in(tmp_path, kind=kind) as world:
         async with world.make(queueName="team") as platform:
-            handle, name = await admitted(world, platform)
-        world.control.kueue_evict("default", name, "Preempted", _TAKEN)
+            handle, name = await admitted(world, platform, kind)
+        world.control.kueue_evict("default", name, "Preempted", _TAKEN, kind)
         await world._until(lambda: world.pods(handle) == [])
         await world.restart()
         async with world.make(queueName="team") as platform:

@@ -1,18 +1,20 @@
-"""Jobs that are none of ours, and run for long: what others may have in the same namespace."""
+"""Long jobs of other users in the same namespace."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: As a real NNI labels its own.
+#: The labels of NNI's own jobs.
 LABELS = {"app": "nni-kubernetes-trial"}
 
 
 def spec(plural: str, image: str) -> dict[str, Any]:
-    """Of the object of a kind of job; `plural`: its name in the API."""
+    """The spec of a job. `plural`: the name of its kind in the API."""
     if plural == "frameworks":
         role = {"name": "worker", "taskNumber": 1, "task": {"pod": _pod("worker", image, restartPolicy="Never")}}
         return {"executionType": "Start", "taskRoles": [role]}
+    if plural == "jobs":
+        return {"template": _pod("main", image, restartPolicy="Never")}
     if plural == "adaptdljobs":
         return {"template": _pod("main", image)}
     field, role_name, container = {

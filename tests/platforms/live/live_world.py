@@ -38,6 +38,7 @@ _ABSENT = {
     **dict.fromkeys(
         (Feature.CREDENTIALS, Feature.HOPELESS_WAITS, Feature.MACHINES, Feature.QUEUE, Feature.REPLICAS), _UNASKED
     ),
+    **dict.fromkeys((Feature.TIME_LIMIT, Feature.ENDING_NOTICE, Feature.SECOND_RUN, Feature.OVERLOOKED), _UNASKED),
 }
 
 

@@ -63,6 +63,13 @@ def test_cluster_of_kubeconfig_runs_suite(cluster: FakeCluster) -> None:
     assert "nothing is left there" in done.stdout and _left(cluster) == []
 
 
+@pytest.mark.parametrize("kind", ["kubernetes", "kubeflow", "frameworkcontroller", "adl"])
+def test_every_kind_of_cluster_meets_foreign_jobs(cluster: FakeCluster, kind: str) -> None:
+    done = _live(*_of(cluster, kind), "--only", "foreign_job")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^[12] passed, \d+ deselected", done.stdout, re.MULTILINE), done.stdout
+
+
 def test_an_interrupted_run_leaves_nothing(cluster: FakeCluster) -> None:
     command = _command(*_of(cluster, "frameworkcontroller"), "--only", "test_a_cancelled_job_ends")
     with subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True) as run:

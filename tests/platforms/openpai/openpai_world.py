@@ -51,6 +51,10 @@ class OpenpaiWorld(WebWorld):
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.MACHINES: "OpenPAI hides its machines",
         Feature.HOPELESS_WAITS: "OpenPAI does not say that a job will never start",
+        Feature.TIME_LIMIT: "OpenPAI has no time limit",
+        Feature.ENDING_NOTICE: "OpenPAI announces nothing",
+        Feature.SECOND_RUN: "a container that starts again has tests of its own",
+        Feature.OVERLOOKED: "tests of its own have that",
         Feature.QUEUE: "OpenPAI does not say whether a queue intended a preemption",
         Feature.ROOM: "OpenPAI queues whatever it is given",
     }

@@ -15,11 +15,13 @@ from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.ids import job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.ssh.address import Address
+from nni_manager.platforms.remote import checkpoints
 from nni_manager.platforms.remote.checkpoints import CheckpointMoves
 from nni_manager.platforms.remote.platform import RemotePlatform
 from nni_manager.platforms.remote.starting import handle_of
 from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.contract
 
@@ -137,7 +139,22 @@ async def test_checkpoint_of_a_connecting_machine_is_awaited(machines: Machines)
     assert machines.found(1, "aaaaa") == "good"
 
 
-async def test_unreachable_newer_checkpoint_warns_and_older_is_used(machines: Machines) -> None:
+async def test_checkpoint_of_a_reconnecting_machine_is_awaited(machines: Machines) -> None:
+    machines.attempted("aaaaa", 1, 0, "good")
+    await machines.world.machines[0].stop()
+    site = machines.platform._machines.get(machines._key(0))
+    assert site is not None
+    await until_async(lambda: not site.is_up)
+    bringing = asyncio.create_task(machines.bring(machines.spec("aaaaa", 2), 1))
+    await machines.world.machines[0].start()
+    assert await bringing == ""
+    assert machines.found(1, "aaaaa") == "good"
+
+
+async def test_unreachable_newer_checkpoint_warns_and_older_is_used(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "_LOGIN_S", 0.1)
     machines.attempted("aaaaa", 1, 1, "older")
     machines.attempted("aaaaa", 2, 0, "newer")
     await machines.world.machines[0].stop()

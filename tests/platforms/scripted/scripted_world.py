@@ -41,6 +41,10 @@ class ScriptedWorld(KeeperWorld):
     """What befalls the cluster is far in the future, each at a time of its own, until its beginning is set back."""
 
     absent: ClassVar[Mapping[Feature, str]] = {
+        Feature.TIME_LIMIT: "its batch configuration has one",
+        Feature.ENDING_NOTICE: "its batch configuration has it",
+        Feature.SECOND_RUN: "its batch configuration has it",
+        Feature.OVERLOOKED: "its batch configuration has it",
         Feature.STATES: "the cluster has no words of its own",
         Feature.FOREIGN_JOBS: "the cluster's jobs are files of the experiment, and no other has any there",
     }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from test_scripted_platform import Cluster, written
 
 from nni_manager.config.experiment_file import read_file
@@ -14,6 +15,8 @@ from nni_manager.domain.errors import ConfigInvalid, PlatformUnavailable
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom
+from nni_manager.platforms.scripted.config import Rule, ScriptedConfig
+from nni_manager.platforms.scripted.launch import process_command
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
 
 pytestmark = pytest.mark.unit
@@ -53,6 +56,46 @@ async def test_hopeless_wait_is_reported_until_hope_returns(cluster: Cluster) ->
         handle = await cluster.submit(platform)
         waits = [(await cluster.at(platform, handle, moment)).wait for moment in (0, 2)]
     assert [wait.is_hopeless for wait in waits if wait is not None] == [True, False]
+
+
+async def test_missing_job_is_lost_once_that_is_confirmed(cluster: Cluster) -> None:
+    rule = {"duration": 100.0, "overlooked": {"after": 2.0, "for": 3.0}}
+    async with cluster.make(rule, confirmLoss=10.0) as platform:
+        handle = await cluster.submit(platform)
+        states = [(await cluster.at(platform, handle, moment)).state for moment in (1, 2, 4.9, 5)]
+    assert states == [JobState.RUNNING, JobState.UNKNOWN, JobState.UNKNOWN, JobState.RUNNING]
+
+
+async def test_forgotten_job_is_lost_once_that_is_confirmed(cluster: Cluster) -> None:
+    async with cluster.make({"duration": 1.0, "lost": True}, confirmLoss=10.0) as platform:
+        handle = await cluster.submit(platform)
+        states = [(await cluster.at(platform, handle, moment)).state for moment in (0, 1, 10.9, 11)]
+    assert states == [JobState.RUNNING, JobState.UNKNOWN, JobState.UNKNOWN, JobState.LOST]
+
+
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ({}, "exec python3 /a/runner.pyz"),
+        ({"notice": 5.0}, "exec timeout --foreground --preserve-status -s USR1 5 python3 /a/runner.pyz"),
+        (
+            {"notice": 5.0, "requeue": 9.0},
+            "export SLURM_JOB_ID=7; SLURM_RESTART_COUNT=0 timeout --foreground --preserve-status -s TERM 9 timeout"
+            " --foreground --preserve-status -s USR1 5 python3 /a/runner.pyz; code=$?; [ $code = 143 ] || exit $code;"
+            " SLURM_RESTART_COUNT=1 exec python3 /a/runner.pyz",
+        ),
+    ],
+)
+def test_batch_job_is_announced_and_run_again(rule: dict[str, Any], command: str) -> None:
+    found = process_command(Path("/a/runner.pyz"), Rule.model_validate(rule), Path("/s"), 7)
+    assert found == command
+
+
+@pytest.mark.parametrize("rule", [{"notice": 1.0}, {"requeue": 1.0}, {"requeue": 1.0, "replicas": 2}])
+def test_batch_job_without_a_process_is_refused(rule: dict[str, Any]) -> None:
+    launch = "process" if "replicas" in rule else "none"
+    with pytest.raises(ValidationError, match="requires launch: process, and one replica, for notice and requeue"):
+        ScriptedConfig.model_validate({"platform": "scripted", "launch": launch, "trials": [rule]})
 
 
 async def test_changed_wait_reason_wakes_the_host(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,14 @@ def test_name_has_the_nonce_and_belongs_to_its_attempt() -> None:
 
 def test_script_ends_in_the_runner() -> None:
     text = script(_section(prologue="module load python"), "exec sh run.sh", "/shared")
-    assert text == "#!/bin/bash\nmodule load python\nexec sh run.sh\n"
+    assert text == "#!/bin/bash\ntrap '' USR1\nmodule load python\nexec sh run.sh\n"
+
+
+def test_notice_before_the_runner_does_not_end_the_job() -> None:
+    """As with a time limit of a minute, whose notice comes at once."""
+    text = script(_section(prologue="kill -USR1 $$"), "exec echo started", "/shared")
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (0, "started\n"), done
 
 
 def test_container_runs_the_start_command() -> None:

@@ -1,4 +1,5 @@
-"""Kueue 0.19 for `batch/v1` Jobs: its webhook suspends jobs with a queue, and its reconciler keeps a Workload for each.
+"""Kueue 0.19 for Jobs, TFJobs and PyTorchJobs: its webhook suspends jobs with a queue, and its reconciler keeps a
+Workload for each.
 
 Tests take the scheduler's part: `admit`, `hold`, `evict` and `deactivate`.
 """
@@ -6,7 +7,7 @@ Tests take the scheduler's part: `admit`, `hold`, `evict` and `deactivate`.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.fakes.kubernetes import patches
 from tests.fakes.kubernetes.controllers.loop import Controller, reference
@@ -15,29 +16,55 @@ from tests.fakes.kubernetes.kinds import DEFINITIONS, JOBS, Kind
 from tests.fakes.kubernetes.patches import copied
 from tests.fakes.kubernetes.store import Change, Object
 
+if TYPE_CHECKING:
+    from tests.fakes.kubernetes.cluster import Cluster
+    from tests.fakes.kubernetes.verbs import Verbs
+
 GROUP = "kueue.x-k8s.io"
 QUEUE, JOB_UID = f"{GROUP}/queue-name", f"{GROUP}/job-uid"
+#: Kind of jobs → its API version.
+QUEUED_KINDS = {"Job": "batch/v1", "TFJob": "kubeflow.org/v1", "PyTorchJob": "kubeflow.org/v1"}
 _ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-_OVER = ("Complete", "Failed")
+_OVER = ("Complete", "Succeeded", "Failed")
 
 
-def suspended(kind: Kind, obj: Object) -> Object:
-    """The webhook: a new Job with a queue is suspended."""
-    if kind.key != JOBS.key or QUEUE not in (obj["metadata"].get("labels") or {}):
-        return obj
-    return {**obj, "spec": {**obj["spec"], "suspend": True}}
+def install(verbs: Verbs, version: str) -> None:
+    """Create Kueue's kinds, and start its webhook."""
+    for kind, plural in (("Workload", "workloads"), ("LocalQueue", "localqueues")):
+        verbs.create(DEFINITIONS, "", _definition(kind, plural, version))
+    verbs.webhooks.mutators.append(_held_back)
+
+
+def _held_back(kind: Kind, obj: Object) -> Object:
+    """The webhook: a new job with a queue is suspended."""
+    is_queued = kind.kind in QUEUED_KINDS and QUEUE in (obj["metadata"].get("labels") or {})
+    return _with_suspension(obj, True) if is_queued else obj
+
+
+def _with_suspension(obj: Object, is_suspended: bool) -> Object:
+    spec = obj["spec"]
+    if obj["kind"] == "Job":
+        return {**obj, "spec": {**spec, "suspend": is_suspended}}
+    return {**obj, "spec": {**spec, "runPolicy": {**(spec.get("runPolicy") or {}), "suspend": is_suspended}}}
+
+
+def _is_suspended(job: Object) -> bool:
+    spec = job["spec"]
+    return bool((spec if job["kind"] == "Job" else spec.get("runPolicy") or {}).get("suspend"))
+
+
+def _is_active(job: Object) -> bool:
+    status = job.get("status") or {}
+    roles = (status.get("replicaStatuses") or {}).values()
+    return bool(status.get("active")) or any(one.get("active") for one in roles)
 
 
 class KueueController(Controller):
-    """A Job runs while its Workload is admitted, and is suspended otherwise."""
+    """A job runs while its Workload is admitted, and is suspended otherwise."""
 
-    api_version, kind_name = "batch/v1", "Job"
-
-    def install(self, version: str) -> None:
-        """Create Kueue's kinds, and start its webhook."""
-        for kind, plural in (("Workload", "workloads"), ("LocalQueue", "localqueues")):
-            self.verbs.create(DEFINITIONS, "", _definition(kind, plural, version))
-        self.verbs.webhooks.mutators.append(suspended)
+    def __init__(self, cluster: Cluster, kind_name: str) -> None:
+        super().__init__(cluster)
+        self.kind_name, self.api_version = kind_name, QUEUED_KINDS[kind_name]
 
     @property
     def workloads(self) -> Kind:
@@ -58,7 +85,7 @@ class KueueController(Controller):
         if _true(job, *_OVER):
             if workload is not None and not _true(workload, "Finished"):
                 ended = _true(job, *_OVER) or {}
-                reason = "Succeeded" if ended["type"] == "Complete" else "Failed"
+                reason = "Failed" if ended["type"] == "Failed" else "Succeeded"
                 self._set(workload, ("Finished", True, reason, ended.get("message") or "Job finished successfully"))
             return
         if workload is None:
@@ -69,54 +96,60 @@ class KueueController(Controller):
             self._stop(job, workload, evicted)
         elif _true(workload, "Admitted"):
             self._suspend(job, False)
-        elif not job["spec"].get("suspend"):
+        elif not _is_suspended(job):
             self._suspend(job, True)
 
     def of(self, job: Object) -> Object | None:
-        """The Workload of a Job."""
+        """The Workload of a job."""
         label = f"{JOB_UID}={job['metadata']['uid']}"
         return next(iter(self.verbs.all(self.workloads, job["metadata"]["namespace"], labels=label)), None)
 
     def _create(self, job: Object, queue: str) -> None:
         meta = job["metadata"]
         digest = hashlib.sha1(f"{meta['name']}{meta['uid']}".encode()).hexdigest()[:5]
-        pods = {"name": "main", "count": job["spec"].get("parallelism", 1), "template": job["spec"]["template"]}
         body = {
             "apiVersion": self.workloads.api_version,
             "kind": "Workload",
             "metadata": {
-                "name": f"job-{meta['name']}-{digest}",
+                "name": f"{self.kind_name.lower()}-{meta['name']}-{digest}",
                 "labels": {JOB_UID: meta["uid"]},
                 "ownerReferences": [reference(job)],
             },
-            "spec": {"queueName": queue, "active": True, "podSets": [pods]},
+            "spec": {"queueName": queue, "active": True, "podSets": _pod_sets(job)},
         }
         made = self.verbs.create(self.workloads, meta["namespace"], body)
         told = f"Created Workload: {meta['namespace']}/{made['metadata']['name']}"
-        self.verbs.event(job, "CreatedWorkload", told, source="batch/job-kueue-controller")
+        self.verbs.event(job, "CreatedWorkload", told, source=self._source)
+
+    @property
+    def _source(self) -> str:
+        group = self.api_version.partition("/")[0]
+        return f"{group}/{self.kind_name.lower()}-kueue-controller"
 
     def _stop(self, job: Object, workload: Object, evicted: dict[str, Any]) -> None:
-        """Suspend the Job and clear its start; once it has no active pod, its quota is free again."""
-        if not job["spec"].get("suspend"):
+        """Suspend the job; once it has no active pod, its quota is free again. Kueue clears the start of a Job."""
+        if not _is_suspended(job):
             self._suspend(job, True)
-            self.verbs.event(job, "Stopped", evicted["message"], source="batch/job-kueue-controller")
+            self.verbs.event(job, "Stopped", evicted["message"], source=self._source)
             return
         status = job.get("status") or {}
-        if status.get("startTime"):
+        if self.kind_name == "Job" and status.get("startTime"):
             meta = job["metadata"]
             self.verbs.set_status(JOBS, meta["namespace"], meta["name"], {**status, "startTime": None})
-        if not status.get("active") and _true(workload, "QuotaReserved"):
+        if not _is_active(job) and _true(workload, "QuotaReserved"):
             self._set(
                 workload,
+                ("Requeued", evicted["reason"] in ("Preempted", "NodeFailures"), evicted["reason"], evicted["message"]),
                 ("QuotaReserved", False, "Pending", evicted["message"]),
                 ("Admitted", False, "NoReservation", "The workload has no reservation"),
             )
 
     def _suspend(self, job: Object, is_suspended: bool) -> None:
-        meta = job["metadata"]
-        if bool(job["spec"].get("suspend")) != is_suspended:
-            change = {"spec": {"suspend": is_suspended}}
-            self.verbs.patch(JOBS, meta["namespace"], meta["name"], change, patches.MERGE)
+        if _is_suspended(job) != is_suspended:
+            meta, kind = job["metadata"], self.kind
+            assert kind is not None, "its controller looks at its jobs"
+            change = {"spec": _with_suspension(job, is_suspended)["spec"]}
+            self.verbs.patch(kind, meta["namespace"], meta["name"], change, patches.MERGE)
 
     # the scheduler's part
 
@@ -156,6 +189,18 @@ class KueueController(Controller):
             held.append({**told, "lastTransitionTime": now()})
         meta = workload["metadata"]
         self.verbs.set_status(self.workloads, meta["namespace"], meta["name"], status)
+
+
+def _pod_sets(job: Object) -> list[Object]:
+    """One for a Job, and one for every role of another job."""
+    spec = job["spec"]
+    if job["kind"] == "Job":
+        return [{"name": "main", "count": spec.get("parallelism", 1), "template": spec["template"]}]
+    roles = next(value for name, value in spec.items() if name.endswith("ReplicaSpecs"))
+    return [
+        {"name": name.lower(), "count": one.get("replicas", 1), "template": one["template"]}
+        for name, one in roles.items()
+    ]
 
 
 def _true(obj: Object, *kinds: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.fakes.kubernetes.admission import quantity
@@ -31,8 +32,12 @@ class Nodes:
         #: Regular expression of unschedulable pod names → the scheduler's message.
         self.unschedulable: dict[str, str] = {}
         self._used_ips = 1
+        #: Node → resource → what its pods request that have not ended.
+        self._used: dict[str, Counter[str]] = {}
 
     async def run(self) -> None:
+        for pod in self._verbs.store.all(PODS.key):
+            self._count(pod, 1)
         stop = self._verbs.store.listen(self._heard)
         self._wake.set()
         try:
@@ -105,6 +110,8 @@ class Nodes:
 
     def _heard(self, change: Change) -> None:
         if change.key == PODS.key:
+            self._count(change.before, -1)
+            self._count(change.after, 1)
             self._wake.set()
             uid = change.last["metadata"]["uid"]
             if uid in self.lives and (change.after is None or "deletionTimestamp" in change.after["metadata"]):
@@ -113,6 +120,13 @@ class Nodes:
             self._wake.set()
             for life in self.lives.values():
                 life.changed.set()
+
+    def _count(self, pod: Object | None, sign: int) -> None:
+        """Add the requests of a pod to its node's, or take them away."""
+        if pod is not None and (node := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in _OVER:
+            used = self._used.setdefault(node, Counter())
+            for resource, amount in requests(pod).items():
+                used[resource] += sign * amount
 
     def _look(self) -> None:
         for pod in self._verbs.store.all(PODS.key):
@@ -169,20 +183,12 @@ class Nodes:
         labels = node["metadata"].get("labels") or {}
         if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
             return "node(s) didn't match Pod's node affinity/selector"
-        used = self._used(name)
+        used = self._used.get(name) or Counter()
         for resource, wanted in requests(pod).items():
-            free = quantity(node["status"]["allocatable"].get(resource, "0")) - used.get(resource, 0.0)
+            free = quantity(node["status"]["allocatable"].get(resource, "0")) - used[resource]
             if wanted > free + 1e-9:
                 return f"Insufficient {resource}"
         return None
-
-    def _used(self, node: str) -> dict[str, float]:
-        used: dict[str, float] = {}
-        for pod in self._verbs.store.all(PODS.key):
-            if pod["spec"].get("nodeName") == node and pod["status"].get("phase") not in _OVER:
-                for resource, amount in requests(pod).items():
-                    used[resource] = used.get(resource, 0.0) + amount
-        return used
 
     def _bind(self, pod: Object, node: str) -> Object:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]

@@ -34,6 +34,10 @@ class HiveWorld(LedWorld):
         self.absent = {
             Feature.STORAGE: "a Hive shares no storage",
             Feature.HOPELESS_WAITS: "a Hive starts every job some day",
+            Feature.TIME_LIMIT: "a Hive has no time limit",
+            Feature.ENDING_NOTICE: "a Hive announces nothing",
+            Feature.SECOND_RUN: "a Hive runs each job once",
+            Feature.OVERLOOKED: "a Hive lists every job that it has",
             Feature.QUEUE: "a Hive takes no job's place",
             Feature.MACHINES: "a Hive hides its machines",
             Feature.REPLICAS: "a job of a Hive is one process",
