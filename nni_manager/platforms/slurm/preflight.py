@@ -25,6 +25,9 @@ from nni_manager.web_services.account import WebLease
 _PROBE_S = 40
 _OLDEST = (20, 2)
 _PROBE = "nni-manager-probe"
+#: What Slurm says of options that no node meets, also if such nodes are only away.
+_NO_NODES = "Requested node configuration is not available"
+_WORKING = ("idle", "mixed", "alloc", "comp", "reserved", "planned")
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
@@ -122,7 +125,16 @@ class _Examination:
         if commands.is_away(answer):
             raise commands.fault_of(answer, "sbatch")
         sentence = f"Slurm would not start a job with these options: {commands.shown(answer.complaint)}"
+        if _NO_NODES in answer.complaint and (away := await self._nodes_away()):
+            sentence += f"; {away} of its nodes are down or drained"
+            return PreflightFinding(Severity.WARNING, "options", sentence, "jobs wait until they are back")
         return PreflightFinding(Severity.WRONG, "options", sentence, "change the field that the message is about")
+
+    async def _nodes_away(self) -> int:
+        """Number of the partition's nodes that take no jobs now."""
+        named = f" --partition={shlex.quote(self._config.partition)}" if self._config.partition else ""
+        answer = await self._ask(f"exec sinfo --noheader --Node --format=%T{named}")
+        return sum(not state.startswith(_WORKING) for state in answer.text.split())
 
     async def _ask(self, command: str) -> Answer:
         return await self._lease.call(lambda cluster: cluster.ask(command))

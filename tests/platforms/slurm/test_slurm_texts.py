@@ -113,7 +113,7 @@ def test_cancelled_job_names_the_user() -> None:
 
 def test_suspended_job_runs_and_says_so() -> None:
     report = states.report(_row("SUSPENDED"))
-    assert report.state is JobState.RUNNING and "suspended" in report.message
+    assert report.state is JobState.RUNNING and report.place == "node n1, suspended on Slurm"
 
 
 @pytest.mark.parametrize(
