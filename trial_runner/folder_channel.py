@@ -9,12 +9,13 @@ one request. stdin: a line of JSON, then data. stdout: lines of JSON; the last o
 * ``{"verb": "look", "root", "files"}``: ``done.sizes``: file → its size in bytes; missing ones are left out.
 * ``{"verb": "write", "root", "files": [[file, size]]}``, then the bytes of the files, one after the other: each is
   written whole; missing folders are made for this user only.
-* ``{"verb": "remove", "root", "files"}``: removes files below `root`, and then its empty folders.
+* ``{"verb": "remove", "root", "files"}``: removes files below `root`; `files` may be patterns.
 
 Paths are relative to `root`. A failure is ``{"error": sentence}``.
 """
 
 import base64
+import glob
 import json
 import os
 import stat
@@ -68,6 +69,8 @@ def _read_job(root: str, folder: str, offsets: Dict[str, int], most: int) -> int
         while sent < most and not is_whole:
             data = _stretch(path, name, offset, min(_PIECE_BYTES, most - sent))
             is_whole = not data
+            if is_whole and offset == 0 and name not in offsets and os.path.isfile(os.path.join(path, name)):
+                _tell_bytes(folder, name, 0, data)  # it exists
             if data:
                 _tell_bytes(folder, name, offset, data)
                 offset += len(data)
@@ -140,11 +143,9 @@ def _write(request: Request) -> Request:
 
 
 def _remove(request: Request) -> Request:
-    for name in request["files"]:
-        try:
-            os.unlink(os.path.join(request["root"], name))
-        except FileNotFoundError:
-            continue
+    for pattern in request["files"]:
+        for path in glob.glob(os.path.join(glob.escape(request["root"]), pattern)):
+            os.unlink(path)
     return {}
 
 

@@ -166,7 +166,8 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
         return AttemptEnd(report=word)
     if platform.state is JobState.CANCELLED:  # by a user or by us: the command did not end on its own
         is_over = word.state is JobState.SUCCEEDED
-        return AttemptEnd(report=word if is_over else replace(word, state=JobState.CANCELLED))
+        cancelled = replace(word, state=JobState.CANCELLED, message=platform.message or word.message)
+        return AttemptEnd(report=word if is_over else cancelled)
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:

@@ -57,6 +57,7 @@ class MirroredFolders:
         self._python = python or "python3"
         self._jobs: dict[str, _Mirrored] = {}
         self._sent: set[str] = set()
+        self._one_reads = asyncio.Lock()
         self._wanted = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self._trouble = ""
@@ -97,23 +98,27 @@ class MirroredFolders:
         await self._call(request, b"".join(data))
         self._sent.update(once)
 
-    async def remove(self, files: Sequence[str]) -> None:
-        """Removes files on the machine; ignores missing ones."""
-        await self._call({"verb": "remove", "files": list(files)})
-        self._sent.difference_update(files)
+    async def remove(self, patterns: Sequence[str]) -> None:
+        """Removes the files on the machine that match these patterns.
+
+        Raises PlatformUnavailable, BadCredentials.
+        """
+        await self._call({"verb": "remove", "files": list(patterns)})
+        self._sent.clear()
 
     async def read(self) -> bool:
         """Adds new bytes of all followed jobs to their copies; returns whether there are more.
 
         Raises PlatformUnavailable, BadCredentials and OSError.
         """
-        jobs = dict(self._jobs)
-        wanted = {one.folder: one.offsets for one in jobs.values()}
-        if not wanted:
-            return False
-        answer = await self._ask({"verb": "read", "jobs": wanted, "most": _MOST_BYTES})
-        by_folder = {one.folder: (name, one) for name, one in jobs.items()}
-        news = await asyncio.to_thread(lambda: list(dict.fromkeys(self._stored(answer, by_folder))))
+        async with self._one_reads:
+            jobs = dict(self._jobs)
+            wanted = {one.folder: one.offsets for one in jobs.values()}
+            if not wanted:
+                return False
+            answer = await self._ask({"verb": "read", "jobs": wanted, "most": _MOST_BYTES})
+            by_folder = {one.folder: (name, one) for name, one in jobs.items()}
+            news = await asyncio.to_thread(lambda: list(dict.fromkeys(self._stored(answer, by_folder))))
         for name in news:
             self._on_news(name)
         return bool(_done(answer, self._shell.name).get("more"))
@@ -205,4 +210,4 @@ def _store(folder: Path, offsets: dict[str, int], message: Mapping[str, Any]) ->
     with path.open("ab") as file:
         file.write(data)
     offsets[name] = message["offset"] + len(data)
-    return True
+    return bool(data)

@@ -109,6 +109,13 @@ async def test_links_and_hidden_files_are_not_read(both: Both, tmp_path: Path) -
     assert both.copied("a/stdout") == "" and not (both.here / "a/outbox").exists()
 
 
+async def test_empty_log_is_copied_and_is_no_news(both: Both) -> None:
+    both.folders.follow("job", "a")
+    both.write("a/stdout", "")
+    await both.folders.read()
+    assert (both.here / "a/stdout").read_bytes() == b"" and both.news == []
+
+
 async def test_files_are_sent_whole_and_shared_ones_once(both: Both) -> None:
     (both.here / "a").mkdir()
     (both.here / "a/run.sh").write_text("first")
@@ -120,7 +127,7 @@ async def test_files_are_sent_whole_and_shared_ones_once(both: Both) -> None:
     assert (both.there / "a/run.sh").read_text() == "second"
     assert (both.there / "code.tar.gz").stat().st_ino == inode
     assert (both.there / "a").stat().st_mode & 0o077 == 0
-    await both.folders.remove(["code.tar.gz", "absent"])
+    await both.folders.remove(["code-*", "code.*", "absent"])
     assert not (both.there / "code.tar.gz").exists()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from nni_manager.domain.errors import PlatformError
 from nni_manager.domain.ids import attempt_directory_of
 from nni_manager.domain.job import JobSpec
 from nni_manager.machines.mirrored_folders import MirroredFolders
@@ -56,16 +58,7 @@ class JobFiles:
         storage = self.storage(home)
         self.folders.enter(storage)
         if not self.is_mounted:
-            login = self._config.login
-            python = f"{login.python_path}/python3" if login is not None and login.python_path else ""
-            self._mirror = MirroredFolders(
-                shell,
-                storage.here,
-                storage.there,
-                every_s=_READ_EVERY_S,
-                on_news=self.folders.pull.notice,
-                python=python,
-            )
+            self._mirror = self._mirror_of(storage, shell)
             self._mirror.enter()
 
     async def leave(self) -> None:
@@ -110,15 +103,32 @@ class JobFiles:
             return ""
         return data.decode(errors="replace")
 
-    async def remove_left(self) -> None:
-        """Removes what all jobs used, for an adapter that was not entered. Over a login, the files stay there."""
-        if self.is_mounted:
-            await self.storage("").remove_shared()
-
-    async def close(self) -> None:
-        """Removes what all jobs use; files of trials belong to their user."""
-        storage = self.folders.storage
+    async def refresh(self) -> None:
+        """Reads over the login what jobs have written since, if it answers."""
         if self._mirror is not None:
-            shared = [path.name for pattern in SHARED_PATTERNS for path in storage.here.glob(pattern)]
-            await self._mirror.remove(shared)
+            with suppress(PlatformError, OSError):
+                await self._mirror.read()
+
+    async def remove_left(self, shell: Shell, home: str) -> None:
+        """Removes what all jobs used, for an adapter that was not entered."""
+        await self._remove_shared(self.storage(home), shell)
+
+    async def close(self, shell: Shell) -> None:
+        """Removes what all jobs use; files of trials belong to their user."""
+        await self._remove_shared(self.folders.storage, shell)
+
+    async def _remove_shared(self, storage: MountedStorage, shell: Shell) -> None:
+        if not self.is_mounted:
+            await (self._mirror or self._mirror_of(storage, shell)).remove(SHARED_PATTERNS)
         await storage.remove_shared()
+
+    def _mirror_of(self, storage: MountedStorage, shell: Shell) -> MirroredFolders:
+        login = self._config.login
+        return MirroredFolders(
+            shell,
+            storage.here,
+            storage.there,
+            every_s=_READ_EVERY_S,
+            on_news=self.folders.pull.notice,
+            python=f"{login.python_path}/python3" if login is not None and login.python_path else "",
+        )

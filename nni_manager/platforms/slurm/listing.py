@@ -133,8 +133,8 @@ def _given(value: str) -> str:
 
 
 def _decoded(status: str) -> tuple[int | None, int | None]:
-    """Exit code and signal of a wait status."""
-    if not status.isdigit():
+    """Exit code and signal of a wait status, or of both with a colon."""
+    code, colon, signal = status.partition(":")
+    if not code.isdigit() or (colon and not signal.isdigit()):
         return None, None
-    number = int(status)
-    return number >> 8 & 0xFF, number & 0x7F
+    return (int(code), int(signal)) if colon else (int(code) >> 8 & 0xFF, int(code) & 0x7F)

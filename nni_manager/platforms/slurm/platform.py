@@ -305,15 +305,16 @@ class SlurmPlatform(Platform[SlurmConfig]):
             self._files.forget(handle.job_name)
 
     async def close(self) -> None:
-        await self._files.close()
+        await self._files.close(self._lease.connection.shell)
 
     async def clean(self, job_names: Sequence[str]) -> None:
         async with self._lease.entered():
             rows = await self._lease.call(lambda cluster: cluster.waiting_and_running())
             named = [row.id for row in rows if any(is_of(row.name, name) for name in job_names)]
             await self._end(named)
-        if not self._files.folders.is_entered:
-            await self._files.remove_left()
+            if not self._files.folders.is_entered:
+                home = (await self._lease.call(lambda cluster: cluster.facts())).home
+                await self._files.remove_left(self._lease.connection.shell, home)
 
     async def find_left(self, at_work: Collection[str], remove: Collection[str] | None) -> Sequence[LeftObject]:
         async with self._lease.entered():
@@ -330,9 +331,11 @@ class SlurmPlatform(Platform[SlurmConfig]):
     # Files
 
     async def read_file(self, handle: JobHandle, name: str, offset: int, limit: int) -> bytes:
+        await self._files.refresh()
         return await self._files.folders.read(handle.job_name, name, offset, limit)
 
     async def list_files(self, handle: JobHandle) -> Sequence[str]:
+        await self._files.refresh()
         return await self._files.folders.files(handle.job_name)
 
 

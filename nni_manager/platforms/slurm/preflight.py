@@ -25,6 +25,9 @@ from nni_manager.web_services.account import WebLease
 _PROBE_S = 40
 _OLDEST = (20, 2)
 _PROBE = "nni-manager-probe"
+#: What Slurm says of options that no node meets, also if such nodes are only away.
+_NO_NODES = "Requested node configuration is not available"
+_WORKING = ("idle", "mixed", "alloc", "comp", "reserved", "planned")
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
@@ -56,19 +59,8 @@ class _Examination:
         """What is wrong, and one finding if nothing is."""
         yield self._version()
         account = await self._account()
-        if not account and self._facts.has_accounting:
-            yield PreflightFinding(
-                Severity.WRONG,
-                "account",
-                "the user has no account in Slurm's accounting",
-                "ask the administrator for one",
-            )
-        elif not self._facts.has_accounting:
-            yield PreflightFinding(
-                Severity.WARNING,
-                "accounting",
-                "the cluster has no accounting: a job that Slurm forgets before it is read counts as lost",
-            )
+        if finding := self._of_accounting(account):
+            yield finding
         is_wrong = False
         async for finding in self._partition(account):
             is_wrong = is_wrong or finding.severity is Severity.WRONG
@@ -84,14 +76,27 @@ class _Examination:
             return PreflightFinding(Severity.WRONG, "version", f"the cluster has Slurm {told}", fix)
         return PreflightFinding(Severity.FINE, "cluster", f"Slurm {told} answers")
 
-    async def _account(self) -> str:
-        """The account of jobs; empty: unknown."""
-        if self._config.account is not None:
+    async def _account(self) -> str | None:
+        """The account of jobs; empty: the user has none; None: unknown."""
+        if self._config.account is not None or not self._facts.has_accounting:
             return self._config.account
         answer = await self._ask('exec sacctmgr -nP show user "$(id -un)" format=DefaultAccount')
-        return answer.text.strip() if answer.rc == 0 else ""
+        return answer.text.strip() if answer.rc == 0 else None
 
-    async def _partition(self, account: str) -> AsyncIterator[PreflightFinding]:
+    def _of_accounting(self, account: str | None) -> PreflightFinding | None:
+        """What is wrong with the accounting; None: nothing."""
+        subject = "accounting"
+        if account == "":
+            sentence = "the user has no account in Slurm's accounting"
+            return PreflightFinding(Severity.WRONG, subject, sentence, "ask the administrator for one")
+        if not self._facts.has_accounting:
+            sentence = "the cluster has none: a job that Slurm forgets before it is read counts as lost"
+            return PreflightFinding(Severity.WARNING, subject, sentence)
+        if account is None:
+            return PreflightFinding(Severity.WARNING, subject, "it does not answer: ends of jobs may be seen late")
+        return None
+
+    async def _partition(self, account: str | None) -> AsyncIterator[PreflightFinding]:
         """What the partition does not admit."""
         answer = await self._ask("exec scontrol --oneliner show partition")
         partitions = [_fields(line) for line in answer.text.splitlines()]
@@ -120,7 +125,16 @@ class _Examination:
         if commands.is_away(answer):
             raise commands.fault_of(answer, "sbatch")
         sentence = f"Slurm would not start a job with these options: {commands.shown(answer.complaint)}"
+        if _NO_NODES in answer.complaint and (away := await self._nodes_away()):
+            sentence += f"; {away} of its nodes are down or drained"
+            return PreflightFinding(Severity.WARNING, "options", sentence, "jobs wait until they are back")
         return PreflightFinding(Severity.WRONG, "options", sentence, "change the field that the message is about")
+
+    async def _nodes_away(self) -> int:
+        """Number of the partition's nodes that take no jobs now."""
+        named = f" --partition={shlex.quote(self._config.partition)}" if self._config.partition else ""
+        answer = await self._ask(f"exec sinfo --noheader --Node --format=%T{named}")
+        return sum(not state.startswith(_WORKING) for state in answer.text.split())
 
     async def _ask(self, command: str) -> Answer:
         return await self._lease.call(lambda cluster: cluster.ask(command))

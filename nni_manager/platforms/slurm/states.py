@@ -66,8 +66,9 @@ def report(row: Row, complaint: str = "", user: str = "") -> Observation:
     if state is JobState.PENDING:
         return Observation(state=state, wait=wait_of(row))
     if state is JobState.RUNNING:
-        message = "the job is suspended on Slurm" if row.state in ("SUSPENDED", "STOPPED") else ""
-        return Observation(state=state, message=message, place=f"node {row.nodes}" if row.nodes else "")
+        suspended = "suspended on Slurm" if row.state in ("SUSPENDED", "STOPPED") else ""
+        place = f"node {row.nodes}" if row.nodes else ""
+        return Observation(state=state, place=", ".join(filter(None, (place, suspended))))
     if state is JobState.CANCELLED:
         by = f" by {user or f'user {row.by}'}" if user or row.by else ""
         return Observation(state=state, native_reason=row.state, message=f"the job was cancelled on Slurm{by}")

@@ -28,6 +28,7 @@ from nni_manager.platforms.slurm.platform import SlurmPlatform
 from nni_manager.platforms.slurm.script import is_of
 from tests.fakes.slurm.cluster import SlurmCluster
 from tests.platforms.remote.ssh_machines import RealMachine, home_of_manager
+from trial_runner import protocol
 
 #: Seconds between two lists.
 POLL_S = 0.3
@@ -73,6 +74,8 @@ class SlurmWorld(LedWorld):
         Feature.MACHINES: "Slurm's controller is asked, never a node",
         Feature.QUEUE: "Slurm does not say whether a preemption was its queue's intention",
         Feature.REPLICAS: "a trial is one process",
+        Feature.TIME_LIMIT: "Slurm looks at time limits every 30 s; acceptance tests wait for it",
+        Feature.SECOND_RUN: "the manager cancels a job that Slurm runs again",
         Feature.FOREIGN_JOBS: "names of jobs hold the experiment's nonce",
     }
 
@@ -144,6 +147,20 @@ class SlurmWorld(LedWorld):
         await self._call("scancel", "--batch", "--signal=KILL", id)  # its runner leaves no report
         with (self.front / "vanished").open("a") as file:
             file.write(f"^{id}\\|\n")
+
+    async def overlook(self, handle: JobHandle, is_listed: bool) -> None:
+        if is_listed:
+            self._unmark("vanished")
+        else:
+            (self.front / "vanished").write_text(f"^{await self._id(handle)}\\|\n")
+            await asyncio.sleep(POLL_S)  # as long as a list is used again
+
+    async def announce_end(self, handle: JobHandle) -> None:
+        await self._call("scancel", "--batch", "--signal=USR1", await self._id(handle))
+
+    async def knows_of_end(self, handle: JobHandle) -> bool:
+        folder = (await self.environment(handle))[protocol.ENV_SYSTEM_DIR]
+        return (Path(folder) / protocol.ENDING_FILE).exists()
 
     async def hold_back(self, handle: JobHandle, number: int) -> str:
         id = await self._id(handle)
@@ -238,7 +255,8 @@ class SlurmLoginWorld(SlurmWorld):
     """The same account over a login node that allows one session, and does not share a folder with the manager."""
 
     absent: ClassVar[Mapping[Feature, str]] = {
-        feature: why for feature, why in SlurmWorld.absent.items() if feature is not Feature.CREDENTIALS
+        **{feature: why for feature, why in SlurmWorld.absent.items() if feature is not Feature.CREDENTIALS},
+        Feature.STORAGE: "folders are copied to the manager's own disk, which does not lag",
     }
     max_sessions = 1
 

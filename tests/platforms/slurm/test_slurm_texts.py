@@ -48,6 +48,14 @@ def test_queue_is_read_by_id() -> None:
     assert [id for id, row in rows.items() if row.is_open] == ["3", "2"]
 
 
+@pytest.mark.parametrize(
+    ("status", "codes"), [("36608", (143, 0)), ("9", (0, 9)), ("143:0", (143, 0)), ("0:9", (0, 9)), ("", (None, None))]
+)
+def test_exit_status_is_read_in_both_notations(status: str, codes: tuple[int | None, int | None]) -> None:
+    (row,) = queue_rows(f"1|FAILED|{status}|0|N/A|n1|None|exp\n").values()
+    assert (row.exit_code, row.signal) == codes
+
+
 def test_last_record_of_a_job_counts_and_older_ids_do_not() -> None:
     rows = newest_records(_RECORDS, {"1": "exp-a", "2": "exp-b", "3": "exp-c", "5": "exp-e"})
     assert {id: (row.state, row.by) for id, row in rows.items()} == {
@@ -113,7 +121,7 @@ def test_cancelled_job_names_the_user() -> None:
 
 def test_suspended_job_runs_and_says_so() -> None:
     report = states.report(_row("SUSPENDED"))
-    assert report.state is JobState.RUNNING and "suspended" in report.message
+    assert report.state is JobState.RUNNING and report.place == "node n1, suspended on Slurm"
 
 
 @pytest.mark.parametrize(
