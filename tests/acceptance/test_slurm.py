@@ -184,6 +184,15 @@ def test_submit_limit_makes_trials_wait(one: SlurmExperiment) -> None:
 
 
 @matrix
+def test_own_submit_limit_is_kept(one: SlurmExperiment) -> None:
+    one.create(trials=3, at_once=3, seconds=3, maxSubmit=2)
+    one.until_started(2)
+    assert len(one.jobs("%i")) == 2
+    assert "maxSubmit is 2" in str([trial["wait"] for trial in one.daemon.trials(one.id)])
+    assert len(one.finish(3)) == 3
+
+
+@matrix
 def test_job_on_a_closed_partition_holds_the_service(one: SlurmExperiment) -> None:
     one.create(trials=1, at_once=1, partition="closed")
     state = one.daemon.wait_for(one.id, lambda state: state["hold"], timeout_s=120)

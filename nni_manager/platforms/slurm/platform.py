@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import ClassVar, Self
@@ -29,7 +29,6 @@ from nni_manager.platform_kit.contract import (
     NoRoom,
     Platform,
     PreflightFinding,
-    Room,
 )
 from nni_manager.platform_kit.tasks import ended
 from nni_manager.platforms.slurm import commands, preflight, states
@@ -81,6 +80,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         self._accepted: dict[str, tuple[JobHandle, float]] = {}
         #: Job name → start of a submission without an answer, by the loop's clock.
         self._unanswered: dict[str, float] = {}
+        self._counting = asyncio.Lock()
         self._entered_s = float("-inf")
         self._entered_ms = 0
         #: Names on Slurm when this instance was entered.
@@ -88,7 +88,6 @@ class SlurmPlatform(Platform[SlurmConfig]):
         self._ended: dict[str, Observation] = {}
         self._loss = ConfirmedLoss(loop_s, apart_s=self.loss_apart_s)
         self._ending: set[asyncio.Task[None]] = set()
-        self._open_jobs = 0
 
     @classmethod
     def capabilities_for(cls, config: SlurmConfig) -> Capabilities:
@@ -132,14 +131,6 @@ class SlurmPlatform(Platform[SlurmConfig]):
             self._lease.connection.followed.pop(self._owner, None)
         await self._lease.leave()
 
-    def room(self) -> Room:
-        most = self.config.max_submit
-        if most is None:
-            return Room()
-        free = max(0, most - self._open_jobs)
-        sentence = f"the account has {self._open_jobs} jobs in the queue of Slurm, and maxSubmit is {most}"
-        return Room(free=free, why=None if free else Wait(code=WaitCode.QUOTA, sentence=sentence))
-
     # Submitting
 
     async def submit(self, spec: JobSpec) -> JobHandle | NoRoom:
@@ -159,6 +150,12 @@ class SlurmPlatform(Platform[SlurmConfig]):
     async def _submit(self, spec: JobSpec) -> JobHandle | NoRoom:
         if (handle := await self._known(spec)) is not None:
             return handle
+        # one at a time, so that each counts the others
+        async with nullcontext() if self.config.max_submit is None else self._counting:
+            full = await self._full()
+            return await self._send(spec) if full is None else full
+
+    async def _send(self, spec: JobSpec) -> JobHandle | NoRoom:
         folder, start = await self._files.put(spec, variables_of(spec, self.config.platform))
         token = spec.runner_environment.get(protocol.ENV_TOKEN, "")
         secret = {protocol.ENV_TOKEN: token} if token else {}
@@ -178,6 +175,16 @@ class SlurmPlatform(Platform[SlurmConfig]):
             raise
         self._unanswered.pop(spec.name, None)
         return answer if isinstance(answer, NoRoom) else self._accept(spec, answer)
+
+    async def _full(self) -> NoRoom | None:
+        """No room, if the account has `maxSubmit` jobs in the queue."""
+        most = self.config.max_submit
+        if most is None:
+            return None
+        snapshot = await self._lease.call(lambda cluster: cluster.snapshot())
+        there = snapshot.open_jobs + sum(at_s >= snapshot.at_s for _, at_s in self._accepted.values())
+        sentence = f"the account has {there} jobs in the queue of Slurm, and maxSubmit is {most}"
+        return NoRoom(why=Wait(code=WaitCode.QUOTA, sentence=sentence)) if there >= most else None
 
     async def _known(self, spec: JobSpec) -> JobHandle | None:
         """The job of this name that was submitted before. Raises PlatformUnavailable while that is uncertain."""
@@ -210,7 +217,6 @@ class SlurmPlatform(Platform[SlurmConfig]):
             data=json.dumps({"id": id, "name": name_of(spec)}),
         )
         self._accepted[spec.name] = handle, loop_s()
-        self._open_jobs += 1
         return handle
 
     # Observing
@@ -218,7 +224,6 @@ class SlurmPlatform(Platform[SlurmConfig]):
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
         self._followed.names = {_id(handle): _name(handle) for handle in handles if not self._has_ended(handle)}
         snapshot = await self._lease.call(lambda cluster: cluster.snapshot())
-        self._open_jobs = snapshot.open_jobs
         reports = {}
         for handle in handles:
             self._files.follow(handle.job_name)
