@@ -50,10 +50,10 @@ def test_queue_is_read_by_id() -> None:
 
 def test_last_record_of_a_job_counts_and_older_ids_do_not() -> None:
     rows = newest_records(_RECORDS, {"1": "exp-a", "2": "exp-b", "3": "exp-c", "5": "exp-e"})
-    assert {id: (row.state, row.by) for id, row in rows.items()} == {
-        "1": ("FAILED", ""),
-        "2": ("CANCELLED", "1000"),
-        "3": ("COMPLETED", ""),
+    assert {id: (row.state, row.by, row.restarts) for id, row in rows.items()} == {
+        "1": ("FAILED", "", 0),
+        "2": ("CANCELLED", "1000", 0),
+        "3": ("COMPLETED", "", 1),
     }
 
 
@@ -89,7 +89,9 @@ def _row(state: str, **fields: object) -> Row:
         (_row("COMPLETING", exit_code=0), "", JobState.RUNNING, None, None, None),
         (_row("PREEMPTED"), "", JobState.PREEMPTED, None, None, None),
         (_row("NODE_FAIL"), "", JobState.LOST, None, None, None),
-        (_row("PENDING", restarts=1), "", JobState.PREEMPTED, None, None, None),
+        (_row("PENDING", restarts=1), "", JobState.RUNNING, None, None, None),
+        (_row("COMPLETING", restarts=1), "", JobState.RUNNING, None, None, None),
+        (_row("CANCELLED", restarts=1), "", JobState.PREEMPTED, None, None, None),
         (_row("DREAMING"), "", JobState.UNKNOWN, None, None, None),
     ],
 )
