@@ -209,3 +209,13 @@ def test_submit_limit_is_no_room() -> None:
 @pytest.mark.parametrize("out", ["123\n", "123;cluster\n", "a notice\n123\n"])
 def test_accepted_submission_has_an_id(out: str) -> None:
     assert commands.submitted(_answer(0, out)) == "123"
+
+
+def test_stop_signals_only_running_jobs() -> None:
+    """`scancel` hangs if it signals the batch step of a suspended job."""
+    parts = commands.ask_to_end(["7", "8"]).split("; ")
+    assert [part.replace("exec ", "") for part in parts] == [
+        "scancel --quiet --state=PENDING 7 8",
+        "scancel --quiet --state=SUSPENDED 7 8",
+        "scancel --quiet --state=RUNNING --batch --signal=TERM 7 8",
+    ]
