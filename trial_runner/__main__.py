@@ -15,6 +15,7 @@ from trial_runner.runner.ending import EndingNotice, forget_earlier
 from trial_runner.runner.preparation import Preparation, registration
 from trial_runner.runner.run import Run
 from trial_runner.runner.settings import AUTO, BadSetting, Settings
+from trial_runner.wire import removal
 from trial_runner.wire.code_archive import BadArchive
 
 #: Exit code of runners that do not reach the manager.
@@ -41,6 +42,14 @@ class _Ready(NamedTuple):
 
 def main() -> int:
     """The command's exit code, 128 + the signal that ended it, or one of `protocol.EXIT_…`."""
+    try:
+        return _main()
+    finally:
+        if os.environ.get(protocol.ENV_TEMPORARY):
+            removal.remove(os.environ[protocol.ENV_TEMPORARY])
+
+
+def _main() -> int:
     notice = EndingNotice()
     notice.listen()
     python_version.check()

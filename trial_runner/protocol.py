@@ -212,6 +212,8 @@ ENV_CODE_SHA256 = "NNI_RUNNER_CODE_SHA256"
 ENV_DRAIN_S = "NNI_RUNNER_DRAIN_S"
 #: 1: the folder's storage shows files only after they are closed, so open files are copied to `PIECES_FOLDER`.
 ENV_PIECES = "NNI_RUNNER_PIECES"
+#: Temporary folder with the copy of the runner that runs; the runner removes it at its end.
+ENV_TEMPORARY = "NNI_RUNNER_TEMPORARY"
 
 PUSH = "push"
 PULL = "pull"

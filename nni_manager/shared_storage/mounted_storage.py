@@ -231,8 +231,10 @@ def variables_of(spec: JobSpec, platform: str) -> dict[str, str]:
     }
 
 
-#: An argument names a process that does not report, in a folder of its own.
+#: An argument names a process that does not report, in a folder of its own. Copies in the node's temporary folder are
+#: removed: this one at its start, as nodes are no containers, and the runner's by the runner.
 _SCRIPT = f"""\
+rm -f "$0"
 folder={{folder}}
 export {protocol.ENV_CHECKPOINT_DIR}={{checkpoint}}
 if ! command -v python3 >/dev/null; then
@@ -259,5 +261,6 @@ if [ "$(sha256sum "$runner" | cut -c 1-64)" != {{runner_sha256}} ]; then
     echo {{runner}}: not the one that the manager wrote: its SHA-256 differs >&2
     exit {protocol.EXIT_CANNOT_START}
 fi
+export {protocol.ENV_TEMPORARY}="${{{{runner%/*}}}}"
 exec python3 "$runner"
 """

@@ -152,6 +152,16 @@ def test_stopped_experiment_ends_its_jobs(one: SlurmExperiment) -> None:
 
 
 @matrix
+def test_stopped_experiment_ends_its_suspended_job(one: SlurmExperiment) -> None:
+    one.create(trials=1, seconds=100)
+    one.until_started()
+    one.cluster.call("scontrol", "suspend", *(id for (id,) in one.jobs("%i")))
+    one.daemon.call("POST", f"/experiments/{one.id}/stop")
+    one.daemon.wait(one.id, "STOPPED", timeout_s=60)
+    until(lambda: not one.jobs("%i"))
+
+
+@matrix
 def test_preempted_trial_is_retried(one: SlurmExperiment) -> None:
     one.create(trials=1, at_once=1, seconds=8, nodeNumber=2, options=["--exclusive"])
     one.until_started()

@@ -89,6 +89,15 @@ async def test_a_container_runs_the_command_with_code_and_parameters(mounted: Mo
     assert folder.here == mounted.here / FOLDER / "abcde"
 
 
+@pytest.mark.parametrize("command", ["cat greeting.txt", "exit 7", "kill -9 $$"])
+async def test_ended_job_leaves_no_temporary_file(mounted: Mounted, tmp_path: Path, command: str) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    folder = await mounted.put(spec(command=f"{command}; env"))
+    ended = mounted.run(f"export TMPDIR={temporary}; {mounted.storage.start_command(folder)}")
+    assert list(temporary.iterdir()) == [] and protocol.ENV_TEMPORARY not in ended.stdout
+
+
 async def test_shared_files_are_written_once(mounted: Mounted) -> None:
     put = await mounted.put(spec("aaaaa"))
     before = {path.name: path.stat().st_ino for path in (mounted.here / FOLDER).iterdir() if path.is_file()}

@@ -33,6 +33,7 @@ _RUNNERS_OWN = (
     protocol.ENV_RECORD,
     protocol.ENV_DRAIN_S,
     protocol.ENV_PIECES,
+    protocol.ENV_TEMPORARY,
 )
 
 

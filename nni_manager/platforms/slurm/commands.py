@@ -58,9 +58,12 @@ def records_of(name: str, age_s: float) -> str:
 
 
 def ask_to_end(ids: Collection[str]) -> str:
-    """Cancels jobs that wait, and sends SIGTERM to the trial runners of the others."""
+    """Cancels jobs that wait or are suspended, and sends SIGTERM to the trial runners of the others.
+
+    A signal to the batch step of a suspended job makes `scancel` retry without end."""
     listed = " ".join(ids)
-    return f"scancel --quiet --state=PENDING {listed}; exec scancel --quiet --batch --signal=TERM {listed}"
+    ended = "; ".join(f"scancel --quiet --state={state} {listed}" for state in ("PENDING", "SUSPENDED"))
+    return f"{ended}; exec scancel --quiet --state=RUNNING --batch --signal=TERM {listed}"
 
 
 def end(ids: Collection[str]) -> str:

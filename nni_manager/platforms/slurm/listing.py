@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: The name is last; names of our jobs have no separator.
 _QUEUE = ("JobID", "State", "exit_code", "RestartCnt", "StartTime", "NodeList", "Reason", "Name")
@@ -108,8 +108,15 @@ def record_rows(text: str, is_exact: bool = False) -> Iterator[Row]:
 
 
 def newest_records(text: str, names: Mapping[str, str], is_exact: bool = False) -> dict[str, Row]:
-    """The last row of each job, by id; `names`: id → name. Other jobs with these ids are older than the cluster."""
-    return {row.id: row for row in record_rows(text, is_exact) if names.get(row.id) == row.name}
+    """The last row of each job, by id; `names`: id → name. Other jobs with these ids are older than the cluster.
+
+    A job has a row for each time it was requeued."""
+    found: dict[str, Row] = {}
+    for row in record_rows(text, is_exact):
+        if names.get(row.id) == row.name:
+            restarts = found[row.id].restarts + 1 if row.id in found else 0
+            found[row.id] = replace(row, restarts=restarts)
+    return found
 
 
 def settings(text: str) -> dict[str, str]:

@@ -278,10 +278,12 @@ class SlurmPlatform(Platform[SlurmConfig]):
         if not ids:
             return
         self._followed.cancelled.update(ids)
-        await self._told(commands.ask_to_end(ids))
-        later = asyncio.create_task(self._end_after(handles, grace_period_s), name="scancel after the grace period")
-        self._ending.add(later)
-        later.add_done_callback(self._ending.discard)
+        try:
+            await self._told(commands.ask_to_end(ids))
+        finally:  # also if that fails: the job may be suspended since
+            later = asyncio.create_task(self._end_after(handles, grace_period_s), name="scancel after the grace period")
+            self._ending.add(later)
+            later.add_done_callback(self._ending.discard)
 
     async def _end_after(self, handles: Sequence[JobHandle], grace_period_s: float) -> None:
         await asyncio.sleep(grace_period_s)

@@ -9,8 +9,8 @@
     DEADLINE       FAILED      CANCELLED     CANCELLED   PREEMPTED     PREEMPTED
     NODE_FAIL      LOST        BOOT_FAIL     LOST        REVOKED       LOST
 
-COMPLETING is not an end: processes of the job may still run. A job that was requeued in spite of `--no-requeue` is
-PREEMPTED, whatever its state: the manager cancels it, so that only the next attempt runs.
+COMPLETING is not an end: processes of the job may still run. The manager cancels a job that was requeued in spite of
+`--no-requeue`. It is RUNNING until Slurm has ended it, and then PREEMPTED, so that the next attempt runs alone.
 """
 
 from __future__ import annotations
@@ -58,11 +58,7 @@ def report(row: Row, complaint: str = "", user: str = "") -> Observation:
     """The report on a job. `complaint`: the end of its error file; `user`: the name of `row.by`, if known."""
     state = job_state(row.state)
     if row.restarts:
-        return Observation(
-            state=JobState.PREEMPTED,
-            native_reason="REQUEUED",
-            message="the job was requeued on Slurm, and the manager cancelled it",
-        )
+        return _requeued(row)
     if state is JobState.PENDING:
         return Observation(state=state, wait=wait_of(row))
     if state is JobState.RUNNING:
@@ -81,6 +77,13 @@ def report(row: Row, complaint: str = "", user: str = "") -> Observation:
         native_reason="" if state in (JobState.SUCCEEDED, JobState.UNKNOWN) else row.state,
         message=_MESSAGES.get(row.state, ""),
     )
+
+
+def _requeued(row: Row) -> Observation:
+    if row.is_open:  # another attempt now could run next to it
+        return Observation(state=JobState.RUNNING, message="the job was requeued on Slurm; the manager cancels it")
+    message = "the job was requeued on Slurm, and the manager cancelled it"
+    return Observation(state=JobState.PREEMPTED, native_reason="REQUEUED", message=message)
 
 
 def _failed(row: Row, complaint: str) -> Observation:

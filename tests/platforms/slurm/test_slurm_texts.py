@@ -58,10 +58,10 @@ def test_exit_status_is_read_in_both_notations(status: str, codes: tuple[int | N
 
 def test_last_record_of_a_job_counts_and_older_ids_do_not() -> None:
     rows = newest_records(_RECORDS, {"1": "exp-a", "2": "exp-b", "3": "exp-c", "5": "exp-e"})
-    assert {id: (row.state, row.by) for id, row in rows.items()} == {
-        "1": ("FAILED", ""),
-        "2": ("CANCELLED", "1000"),
-        "3": ("COMPLETED", ""),
+    assert {id: (row.state, row.by, row.restarts) for id, row in rows.items()} == {
+        "1": ("FAILED", "", 0),
+        "2": ("CANCELLED", "1000", 0),
+        "3": ("COMPLETED", "", 1),
     }
 
 
@@ -97,7 +97,9 @@ def _row(state: str, **fields: object) -> Row:
         (_row("COMPLETING", exit_code=0), "", JobState.RUNNING, None, None, None),
         (_row("PREEMPTED"), "", JobState.PREEMPTED, None, None, None),
         (_row("NODE_FAIL"), "", JobState.LOST, None, None, None),
-        (_row("PENDING", restarts=1), "", JobState.PREEMPTED, None, None, None),
+        (_row("PENDING", restarts=1), "", JobState.RUNNING, None, None, None),
+        (_row("COMPLETING", restarts=1), "", JobState.RUNNING, None, None, None),
+        (_row("CANCELLED", restarts=1), "", JobState.PREEMPTED, None, None, None),
         (_row("DREAMING"), "", JobState.UNKNOWN, None, None, None),
     ],
 )
@@ -215,3 +217,13 @@ def test_submit_limit_is_no_room() -> None:
 @pytest.mark.parametrize("out", ["123\n", "123;cluster\n", "a notice\n123\n"])
 def test_accepted_submission_has_an_id(out: str) -> None:
     assert commands.submitted(_answer(0, out)) == "123"
+
+
+def test_stop_signals_only_running_jobs() -> None:
+    """`scancel` hangs if it signals the batch step of a suspended job."""
+    parts = commands.ask_to_end(["7", "8"]).split("; ")
+    assert [part.replace("exec ", "") for part in parts] == [
+        "scancel --quiet --state=PENDING 7 8",
+        "scancel --quiet --state=SUSPENDED 7 8",
+        "scancel --quiet --state=RUNNING --batch --signal=TERM 7 8",
+    ]
