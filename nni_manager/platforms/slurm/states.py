@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
@@ -56,15 +57,19 @@ _OVER_MEMORY = re.compile(r"exceeded memory limit .*being killed|oom[-_ ]kill", 
 
 def report(row: Row, complaint: str = "", user: str = "") -> Observation:
     """The report on a job. `complaint`: the end of its error file; `user`: the name of `row.by`, if known."""
+    suspended = "suspended on Slurm" if row.state in ("SUSPENDED", "STOPPED") else ""
+    node = f"node {row.nodes}" if row.nodes else ""
+    return replace(_judged(row, complaint, user), place=", ".join(filter(None, (node, suspended))))
+
+
+def _judged(row: Row, complaint: str, user: str) -> Observation:
     state = job_state(row.state)
     if row.restarts:
         return _requeued(row)
     if state is JobState.PENDING:
         return Observation(state=state, wait=wait_of(row))
     if state is JobState.RUNNING:
-        suspended = "suspended on Slurm" if row.state in ("SUSPENDED", "STOPPED") else ""
-        place = f"node {row.nodes}" if row.nodes else ""
-        return Observation(state=state, place=", ".join(filter(None, (place, suspended))))
+        return Observation(state=state)
     if state is JobState.CANCELLED:
         by = f" by {user or f'user {row.by}'}" if user or row.by else ""
         return Observation(state=state, native_reason=row.state, message=f"the job was cancelled on Slurm{by}")

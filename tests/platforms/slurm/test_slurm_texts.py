@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, SubmitRejected
@@ -119,6 +121,11 @@ def test_row_is_reported_as_the_table_says(
 def test_cancelled_job_names_the_user() -> None:
     assert states.report(_row("CANCELLED", by="1000"), user="ann").message == "the job was cancelled on Slurm by ann"
     assert "user 1000" in states.report(_row("CANCELLED", by="1000")).message
+
+
+def test_ended_job_names_its_node() -> None:
+    row = _row("COMPLETED")
+    assert (states.report(row).place, states.report(replace(row, nodes="")).place) == ("node n1", "")
 
 
 def test_suspended_job_runs_and_says_so() -> None:
