@@ -279,12 +279,14 @@ def test_service_that_needs_the_user_is_not_tried(code: str) -> None:
 
 
 def test_foreign_signal_waits_for_the_report_of_a_portal() -> None:
-    def ended(exit_code: int, *, has_portal: bool) -> Plan:
+    def ended(exit_code: int, *, has_portal: bool, ago_ms: int = 0) -> Plan:
         word = json.dumps({"exitCode": exit_code, "outboxes": {}})
-        job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW, channel="push")
+        job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - ago_ms, channel="push")
         return Plan(job, config=two(), services={"a": service_state(has_portal=has_portal)}, drained=("aaaaa",))
 
     assert ended(143, has_portal=True).records(Finish) == []
+    assert ended(143, has_portal=True, ago_ms=119_000).records(Finish) == []
+    assert ended(143, has_portal=True, ago_ms=120_000).records(Finish) != []
     assert ended(143, has_portal=False).records(Finish) != []
     assert ended(1, has_portal=True).records(Finish) != []
 

@@ -52,6 +52,9 @@ LOST_AFTER_MS = 600_000
 #: Factor on `metricGrace` for results of a successful job read from storage: network file systems cache folders and
 #: sizes for a minute or more; twelve times the default is 2 minutes.
 STORAGE_PATIENCE = 12
+#: Factor on `metricGrace` for the report of a service on a command that a signal from elsewhere ended: the service is
+#: polled, and a preempted job may take half a minute to end.
+PORTAL_PATIENCE = 12
 #: Maximum difference in milliseconds between two reports of one start.
 _OTHER_START_MS = 1_000
 #: Exit codes of a shell after SIGINT and SIGTERM.
@@ -110,9 +113,12 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
         return None  # without a handle the job cannot be forgotten; it is being submitted again
     if platform is None and service.state.capabilities.platform_decides:
         return None  # the platform may restart the command
-    since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.capabilities.has_portal)
+    has_portal = service.state.capabilities.has_portal
+    unexplained = platform is None and runner is not None and _is_unexplained(trial, runner, has_portal=has_portal)
+    since_ms = _waits_since(snapshot, trial, job, platform, runner, unexplained=unexplained)
     if since_ms is not None:
-        until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
+        factor = PORTAL_PATIENCE if unexplained and has_portal else 1
+        until_ms = since_ms + round(factor * _patience_s(snapshot, job, platform, runner) * 1000)
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
@@ -182,7 +188,7 @@ def _waits_since(
     platform: Observation | None,
     runner: RunnerExit | None,
     *,
-    has_portal: bool,
+    unexplained: bool,
 ) -> int | None:
     """Start of the wait for a report that completes the end, in milliseconds; None: no report is awaited.
 
@@ -191,13 +197,17 @@ def _waits_since(
     ended the job itself: results on their way, possibly a final one.
     """
     if runner is not None:
-        was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
-        unexplained = was_stopped and platform is None and trial.asked is None
         is_complete = snapshot.stored.is_drained(job.job_name) and not unexplained
         return None if is_complete else job.runner_exit_ms
     if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
     return job.final_seen_ms
+
+
+def _is_unexplained(trial: OpenTrial, runner: RunnerExit, *, has_portal: bool) -> bool:
+    """Whether a signal from elsewhere ended the command."""
+    was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
+    return was_stopped and trial.asked is None
 
 
 def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
