@@ -24,6 +24,8 @@ from nni_manager.web_services.shared_list import SharedList
 
 #: The first release whose accounting leaves exit codes as they are.
 _EXACT_CODES = (25, 11)
+#: Seconds in which the accounting receives the exit code of an ended job. It writes code 128 as 0 for good.
+_CODE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,8 @@ class Cluster(Connection):
         self._users: dict[str, str] = {}
         #: The accounting's rows of ended jobs, which do not change any more, by id.
         self._records: dict[str, Row] = {}
+        #: Id of a job → when its end was first seen without an exit code, by the loop's clock.
+        self._incomplete_s: dict[str, float] = {}
 
     async def close(self) -> None:
         await self._list.close()
@@ -166,8 +170,15 @@ class Cluster(Connection):
         is_exact = facts.version is not None and facts.version >= _EXACT_CODES
         found = newest_records(answer.text, asked, is_exact)
         # what the accounting calls running has ended, or will be in the queue again
-        self._records |= {id: row for id, row in found.items() if not row.is_open and not row.is_incomplete}
+        self._records |= {id: row for id, row in found.items() if not row.is_open and self._is_complete(row)}
         return asked.keys() - found.keys()
+
+    def _is_complete(self, row: Row) -> bool:
+        """Whether the accounting has the exit code of an ended job, or has had a minute to receive it."""
+        if not row.is_incomplete:
+            return True
+        now_s = asyncio.get_running_loop().time()
+        return now_s - self._incomplete_s.setdefault(row.id, now_s) >= _CODE_S
 
 
 def age_s(intended_ms: int) -> float:

@@ -121,7 +121,9 @@ _FIELDS = {
     **dict.fromkeys(("requeue", "no-requeue", "signal", "parsable", "quiet", "verbose", "test-only", "wait"), ""),
     **dict.fromkeys(("array", "wrap", "clusters", "cluster", "uid", "gid", "help", "usage", "version"), ""),
 }
-_GPUS = dict.fromkeys(("gres", "gpus"), "trialGpuNumber and gpuType")
+_GPUS = dict.fromkeys(("gres", "gpus", "gpus-per-node", "gpus-per-task"), "trialGpuNumber and gpuType")
+#: Short options without a value, after which another one may follow, as in `-HJname`.
+_FLAGS = "HIOQVhksuv"
 _SHORT = {
     **{"p": "partition", "A": "account", "q": "qos", "t": "time", "c": "cpus-per-task", "N": "nodes"},
     **{"C": "constraint", "x": "exclude", "D": "chdir", "J": "job-name", "o": "output", "e": "error", "i": "input"},
@@ -134,9 +136,15 @@ _LONG = re.compile(r"--(?P<name>[A-Za-z-]+)")
 def refusal_of(option: str, has_gpus: bool) -> str:
     """Why an option of `options` is refused; empty: it is not. `sbatch` accepts the beginning of an option's name."""
     found = _LONG.match(option)
-    name = found["name"] if found else _SHORT.get(option[1:2], "")
+    names = [found["name"]] if found else _short_names(option[1:])
     ours = {**_FIELDS, **_GPUS} if has_gpus else _FIELDS
-    same = next((one for one in ours if name and one.startswith(name)), None)
+    same = next((one for name in names for one in ours if one.startswith(name)), None)
     if same is None:
         return ""
     return f"sets --{same}, which the manager sets; " + (f"use {ours[same]}" if ours[same] else "remove it")
+
+
+def _short_names(letters: str) -> list[str]:
+    """The names of short options that stand together."""
+    end = next((at for at, letter in enumerate(letters, 1) if letter not in _FLAGS), len(letters))
+    return [_SHORT[letter] for letter in letters[:end] if letter in _SHORT]

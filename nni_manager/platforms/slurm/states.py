@@ -109,6 +109,8 @@ def _failed(row: Row, complaint: str) -> Observation:
     if not message and row.is_uncertain and exit_code is not None and exit_code < 128:
         message = f"exit code {exit_code} or {exit_code + 128}: accounting before Slurm 25.11 leaves out 128"
         exit_code = None
+    if not message and row.is_incomplete:
+        message = "Slurm does not report its exit code"
     return Observation(
         state=JobState.FAILED,
         exit_code=exit_code,

@@ -61,13 +61,27 @@ def test_fields_become_options_of_sbatch() -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["--partition=x", "--part=x", "-p", "-px", "--no-requeue", "--array=1-2", "-J", "--export=NONE", "--gres=gpu:1"],
+    [
+        "--partition=x",
+        "--part=x",
+        "-p",
+        "-px",
+        "--no-requeue",
+        "--array=1-2",
+        "-J",
+        "-HJname",
+        "--export=NONE",
+        "--gres=gpu:1",
+        "--gpus-per-node=1",
+    ],
 )
 def test_option_that_the_manager_sets_is_refused(option: str) -> None:
     assert refusal_of(option, has_gpus=True)
 
 
-@pytest.mark.parametrize("option", ["--exclusive", "--mem-per-cpu=1G", "--reservation=x", "-d", "--hold", "-H"])
+@pytest.mark.parametrize(
+    "option", ["--exclusive", "--mem-per-cpu=1G", "--reservation=x", "-d", "--hold", "-H", "-HLmatlab", "-dJ"]
+)
 def test_other_option_is_passed_on(option: str) -> None:
     assert not refusal_of(option, has_gpus=True)
 
