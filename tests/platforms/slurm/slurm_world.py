@@ -181,7 +181,8 @@ class SlurmWorld(LedWorld):
 
     async def count(self, job_name: str) -> int:
         rows = (await self._call("squeue", "-h", "-t", "all", "-o", "%i|%N|%T|%j")).splitlines()
-        named = [row.split("|") for row in rows if is_of(row.rpartition("|")[2], job_name)]
+        ours = [row for row in rows if row.endswith(f"-n{self._nonce[:8]}")]
+        named = [row.split("|") for row in ours if is_of(row.rpartition("|")[2], job_name)]
         return sum(not (state == "FAILED" and not nodes) for _, nodes, state, _ in named)
 
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
