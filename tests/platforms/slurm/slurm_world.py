@@ -96,6 +96,8 @@ class SlurmWorld(LedWorld):
             path = self.front / name
             path.write_text(_FRONT.format(name=name, folder=self.front, real=real))
             path.chmod(0o755)
+        # other tests have jobs of the same names
+        self._earlier = set((await self._call("squeue", "-h", "-t", "all", "-o", "%i")).split())
         self._mark("calls")
         return await super().__aenter__()
 
@@ -181,9 +183,8 @@ class SlurmWorld(LedWorld):
 
     async def count(self, job_name: str) -> int:
         rows = (await self._call("squeue", "-h", "-t", "all", "-o", "%i|%N|%T|%j")).splitlines()
-        ours = [row for row in rows if row.endswith(f"-n{self._nonce[:8]}")]
-        named = [row.split("|") for row in ours if is_of(row.rpartition("|")[2], job_name)]
-        return sum(not (state == "FAILED" and not nodes) for _, nodes, state, _ in named)
+        named = [row.split("|") for row in rows if is_of(row.rpartition("|")[2], job_name)]
+        return sum(not (state == "FAILED" and not nodes) for id, nodes, state, _ in named if id not in self._earlier)
 
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
         return lagging_storage(self.recorder.folder / self._section.service, lag)
