@@ -289,6 +289,18 @@ def test_foreign_signal_waits_for_the_report_of_a_portal() -> None:
     assert ended(1, has_portal=True).records(Finish) != []
 
 
+def test_polled_portal_has_more_time_to_explain_a_signal() -> None:
+    def ended(ago_ms: int, *, is_read: bool) -> Plan:
+        word = json.dumps({"exitCode": None, "signal": 15, "outboxes": {}})
+        job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - ago_ms, channel="pull")
+        state = service_state(has_portal=True, is_read=is_read)
+        return Plan(job, config=two(), services={"a": state}, drained=("aaaaa",))
+
+    assert ended(60_000, is_read=True).records(Finish) == []
+    assert ended(121_000, is_read=True).records(Finish) != []
+    assert ended(60_000, is_read=False).records(Finish) != []
+
+
 def test_runner_exit_alone_does_not_end_a_restartable_job() -> None:
     word = json.dumps({"exitCode": 1, "outboxes": {}})
     job = on("a", "aaaaa", runner_exit=word, runner_exit_ms=NOW - 99_000, channel="push")

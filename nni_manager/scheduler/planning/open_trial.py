@@ -50,7 +50,7 @@ UNKNOWN_AFTER_MS = 30_000
 #: Milliseconds of silence after which such a trial is LOST; its runner gives up after the same time.
 LOST_AFTER_MS = 600_000
 #: Factor on `metricGrace` for results of a successful job read from storage: network file systems cache folders and
-#: sizes for a minute or more; twelve times the default is 2 minutes.
+#: sizes for a minute or more; twelve times the default is 2 minutes. Also for the reason of a stop on a polled queue.
 STORAGE_PATIENCE = 12
 #: Maximum difference in milliseconds between two reports of one start.
 _OTHER_START_MS = 1_000
@@ -112,7 +112,7 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
         return None  # the platform may restart the command
     since_ms = _waits_since(snapshot, trial, job, platform, runner, has_portal=service.state.capabilities.has_portal)
     if since_ms is not None:
-        until_ms = since_ms + round(_patience_s(snapshot, job, platform, runner) * 1000)
+        until_ms = since_ms + round(_patience_s(snapshot, trial, job, platform, runner) * 1000)
         if snapshot.here.now_ms < until_ms:
             decisions.wake_at(until_ms)
             return None
@@ -123,13 +123,20 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     return replace(finding, doubt=doubt) if finding is not None and doubt else finding
 
 
-def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:
-    """Seconds to wait for missing reports and results; longer for a successful job with results in storage."""
+def _patience_s(
+    snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation | None, runner: RunnerExit | None
+) -> float:
+    """Seconds to wait for missing reports and results.
+
+    Longer for a successful job with results in storage, and for the reason of a stop that a polled queue shows late: a
+    job that was stopped there stays in its old state until its processes have ended."""
     word = runner.report() if runner is not None else platform
-    is_read = snapshot.service(job.service).state.capabilities.is_read
-    may_lag = job.channel == protocol.PULL or (is_read and not job.channel)
+    capabilities = snapshot.service(job.service).state.capabilities
+    may_lag = job.channel == protocol.PULL or (capabilities.is_read and not job.channel)
     is_success = word is not None and word.state is JobState.SUCCEEDED
-    return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if may_lag and is_success else 1)
+    is_stop = runner is not None and _is_unexplained(trial, platform, runner, has_portal=capabilities.has_portal)
+    is_slow = (may_lag and is_success) or (is_stop and capabilities.has_portal and capabilities.is_read)
+    return snapshot.spec.metric_grace_s * (STORAGE_PATIENCE if is_slow else 1)
 
 
 def _doubt(snapshot: Snapshot, job: Attempt, report: Observation, runner: RunnerExit | None) -> str:
@@ -191,13 +198,18 @@ def _waits_since(
     ended the job itself: results on their way, possibly a final one.
     """
     if runner is not None:
-        was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
-        unexplained = was_stopped and platform is None and trial.asked is None
-        is_complete = snapshot.stored.is_drained(job.job_name) and not unexplained
+        is_unexplained = _is_unexplained(trial, platform, runner, has_portal=has_portal)
+        is_complete = snapshot.stored.is_drained(job.job_name) and not is_unexplained
         return None if is_complete else job.runner_exit_ms
     if platform is None or not _may_be_heard(snapshot, trial, job, platform):
         return None
     return job.final_seen_ms
+
+
+def _is_unexplained(trial: OpenTrial, platform: Observation | None, runner: RunnerExit, *, has_portal: bool) -> bool:
+    """Whether a foreign signal ended the command, and the platform has not reported why."""
+    was_stopped = runner.signal is not None or (has_portal and runner.exit_code in _STOPPED_CODES)
+    return was_stopped and platform is None and trial.asked is None
 
 
 def _may_be_heard(snapshot: Snapshot, trial: OpenTrial, job: Attempt, platform: Observation) -> bool:
