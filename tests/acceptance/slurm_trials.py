@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,16 @@ class SlurmExperiment:
         (self.code / "trial.py").write_text(TRIAL)
         self.id = ""
 
-    def create(self, *, trials: int, at_once: int = 3, seconds: float = 2, **section: Any) -> str:
+    def create(
+        self,
+        *,
+        trials: int,
+        at_once: int = 3,
+        seconds: float = 2,
+        others: Sequence[Mapping[str, Any]] = (),
+        **section: Any,
+    ) -> str:
+        """`section`: fields of its training service; `others`: more training services."""
         config = {
             "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
             "trialCommand": section.pop("command", f"python3 trial.py {seconds} {self.noted}"),
@@ -52,7 +62,7 @@ class SlurmExperiment:
             "trialConcurrency": at_once,
             "maxTrialNumber": trials,
             "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize", "seed": 1}},
-            "trainingService": {"platform": "slurm", "pollInterval": 5, **section},
+            "trainingService": [{"platform": "slurm", "pollInterval": 5, **section}, *others],
         }
         self.id = self.daemon.create(config, self.code, self.cluster.environment)
         return self.id

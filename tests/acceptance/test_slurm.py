@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import nni_manager
+from tests.acceptance import slurm_table
 from tests.acceptance.slurm_trials import SlurmExperiment
 from tests.fakes.slurm import cluster as slurm
 from tests.fakes.slurm.cluster import SlurmCluster
@@ -39,6 +42,30 @@ def test_trials_run_as_jobs_and_survive_a_killed_daemon(one: SlurmExperiment) ->
     one.daemon.kill()
     one.daemon.start()
     assert len(one.finish(6)) == 6
+
+
+def test_experiment_on_slurm_and_local_uses_both(one: SlurmExperiment) -> None:
+    one.create(trials=8, at_once=4, trialConcurrency=2, others=[{"platform": "local", "trialConcurrency": 2}])
+    attempts = one.finish(8)
+    assert {attempt["service"] for attempt in attempts} == {"local", "slurm"}
+
+
+@matrix
+def test_optimize_runs_a_function_on_slurm(
+    daemon: Daemon, running: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/objective.py").write_text("def square(parameters):\n    return parameters['x'] ** 2\n")
+    monkeypatch.syspath_prepend(tmp_path / "code")
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, running.environment[name])
+    square = importlib.import_module("objective").square
+    section = {"platform": "slurm", "pollInterval": 5}
+    space = {"x": {"_type": "uniform", "_value": [-9, 9]}}
+    found = nni_manager.optimize(
+        square, space, trials=3, concurrency=3, progress=False, platform=section, data_dir=daemon.data
+    )
+    assert [one.value for one in found.trials()] == [one.parameters["x"] ** 2 for one in found.trials()]
 
 
 @matrix
@@ -122,27 +149,6 @@ exec {real} "$@" < {folder}/script-$$
 
 
 @matrix
-def test_requeued_job_is_cancelled_and_its_trial_retried(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, seconds=8)
-    one.until_started()
-    ((id,),) = one.jobs("%i")
-    one.cluster.call("scontrol", "update", f"JobId={id}", "Requeue=1")
-    one.cluster.call("scontrol", "requeue", id)
-    attempts = one.finish(1, 150)
-    assert len(attempts) == 2 and attempts[0]["state"] == "PREEMPTED"
-
-
-@matrix
-def test_job_cancelled_by_a_user_ends_its_trial(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, seconds=60)
-    one.until_started()
-    one.cluster.call("scancel", *(id for (id,) in one.jobs("%i")))
-    one.daemon.wait(one.id, "DONE", timeout_s=60)
-    (trial,) = one.daemon.trials(one.id)
-    assert trial["status"] == "SYS_CANCELED" and "cancelled on Slurm by root" in trial["message"]
-
-
-@matrix
 def test_stopped_experiment_ends_its_jobs(one: SlurmExperiment) -> None:
     one.create(trials=3, seconds=100)
     one.until_started(3)
@@ -162,35 +168,18 @@ def test_stopped_experiment_ends_its_suspended_job(one: SlurmExperiment) -> None
 
 
 @matrix
-def test_preempted_trial_is_retried(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, seconds=8, nodeNumber=2, options=["--exclusive"])
-    one.until_started()
-    one.cluster.call("sbatch", "-p", "urgent", "-N2", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 1")
-    attempts = one.finish(1, 150)
-    assert len(attempts) == 2 and attempts[0]["state"] == "PREEMPTED"
-
-
-@matrix
-def test_limits_of_time_and_memory_are_named(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, seconds=300, partition="short")
-    one.daemon.wait(one.id, "DONE", "ERROR", timeout_s=200)
-    (trial,) = one.daemon.trials(one.id)
-    assert (trial["status"], trial["reason"]) == ("FAILED", "TIMEOUT") and "timeLimit" in trial["message"]
-
-
-@matrix
-def test_memory_limit_is_named(one: SlurmExperiment) -> None:
-    greedy = "python3 -c 'x = bytearray(700 * 2**20); import time; time.sleep(60)'"
-    one.create(trials=1, at_once=1, command=greedy, trialMemorySize="64MB")
-    one.daemon.wait(one.id, "DONE", "ERROR", timeout_s=100)
-    (trial,) = one.daemon.trials(one.id)
-    assert (trial["status"], trial["reason"]) == ("FAILED", "OUT_OF_MEMORY")
-
-
-@matrix
-def test_submit_limit_makes_trials_wait(one: SlurmExperiment) -> None:
-    one.create(trials=5, at_once=4, seconds=1, qos="tight")
-    assert len(one.finish(5, 200)) == 5
+@pytest.mark.timeout(280)
+def test_every_event_of_slurm_is_shown(daemon: Daemon, running: SlurmCluster, tmp_path: Path) -> None:
+    runs = slurm_table.run_all(slurm_table.ON_IDLE_NODES, daemon, running, tmp_path / "idle", 80)
+    running.call("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+    try:
+        runs += slurm_table.run_all(slurm_table.OTHERS, daemon, running, tmp_path / "others", 150)
+    finally:
+        running.call("scontrol", "update", "NodeName=n2", "State=RESUME", check=False)
+        running.clear()
+    table = slurm_table.as_text([row for run in runs for row in run.rows()])
+    print(f"\n{table}")
+    assert not any(run.is_left for run in runs), table
 
 
 @matrix
@@ -200,43 +189,6 @@ def test_own_submit_limit_is_kept(one: SlurmExperiment) -> None:
     assert len(one.jobs("%i")) == 2
     assert "maxSubmit is 2" in str([trial["wait"] for trial in one.daemon.trials(one.id)])
     assert len(one.finish(3)) == 3
-
-
-@matrix
-def test_job_on_a_closed_partition_holds_the_service(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, partition="closed")
-    state = one.daemon.wait_for(one.id, lambda state: state["hold"], timeout_s=120)
-    assert state["hold"]["code"] == "NEVER_STARTS" and "PartitionDown" in state["hold"]["sentence"]
-
-
-@matrix
-def test_held_and_suspended_jobs_say_so(one: SlurmExperiment) -> None:
-    one.create(trials=1, at_once=1, seconds=8, options=["--hold"])
-    until(lambda: one.daemon.trials(one.id)[:1] and _wait_of(one)["code"] == "HELD", 60)
-    assert "JobHeldUser" in _wait_of(one)["sentence"]
-    ((id,),) = one.jobs("%i")
-    one.cluster.call("scontrol", "release", id)
-    one.until_started()
-    one.cluster.call("scontrol", "suspend", id)
-    until(lambda: "suspended on Slurm" in one.daemon.attempts(one.id)[0]["place"], 60)
-    one.cluster.call("scontrol", "resume", id)
-    assert len(one.finish(1)) == 1
-
-
-@matrix
-def test_job_without_nodes_says_so(one: SlurmExperiment) -> None:
-    one.cluster.call("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=test")
-    try:
-        one.create(trials=1, at_once=1, seconds=1)
-        until(lambda: one.daemon.trials(one.id)[:1] and _wait_of(one)["code"] == "UNSCHEDULABLE", 60)
-    finally:
-        one.cluster.call("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
-    assert len(one.finish(1)) == 1
-
-
-def _wait_of(one: SlurmExperiment) -> dict[str, str]:
-    found: dict[str, str] = one.daemon.trials(one.id)[0]["wait"] or {"code": "", "sentence": ""}
-    return found
 
 
 @matrix
@@ -252,22 +204,6 @@ def test_results_need_neither_accounting_nor_memory_of_jobs(daemon: Daemon, tmp_
         until(lambda: not cluster.call("squeue", "-h", "-t", "all").stdout.strip(), 60)
         daemon.start()
         assert len(one.finish(4)) == 4
-
-
-@matrix
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"trialMemorySize": "99999MB"}, "would not start a job with these options"),
-        ({"nodeNumber": 9}, "would not start a job with these options"),
-        ({"partition": "private"}, "the account lab may not use the partition private"),
-        ({"partition": "short", "timeLimit": "1:00:00"}, "timeLimit is above the limit of the partition short"),
-        ({"qos": "nope"}, "Invalid qos"),
-    ],
-)
-def test_impossible_request_is_refused_at_creation(one: SlurmExperiment, fields: dict[str, object], words: str) -> None:
-    with pytest.raises(AssertionError, match=words):
-        one.create(trials=1, **fields)
 
 
 @matrix

@@ -61,6 +61,8 @@ class _Examination:
         account = await self._account()
         if finding := self._of_accounting(account):
             yield finding
+        elif account and (finding := await self._limits(account)):
+            yield finding
         is_wrong = False
         async for finding in self._partition(account):
             is_wrong = is_wrong or finding.severity is Severity.WRONG
@@ -95,6 +97,13 @@ class _Examination:
         if account is None:
             return PreflightFinding(Severity.WARNING, subject, "it does not answer: ends of jobs may be seen late")
         return None
+
+    async def _limits(self, account: str) -> PreflightFinding | None:
+        """The account's limits for the user; None: unknown."""
+        fields = "account,qos,maxjobs,maxsubmit"
+        answer = await self._ask(f'exec sacctmgr -nP show assoc user="$(id -un)" format={fields}')
+        sentence = limits_of(answer.text, account) if answer.rc == 0 else ""
+        return PreflightFinding(Severity.FINE, "account", sentence) if sentence else None
 
     async def _partition(self, account: str | None) -> AsyncIterator[PreflightFinding]:
         """What the partition does not admit."""
@@ -185,6 +194,18 @@ def _of_probe(answer: Answer, folder: str) -> PreflightFinding:
         f"the job that checks {folder} from a node failed: {answer.text.strip() or commands.shown(answer.complaint)}"
     )
     return PreflightFinding(Severity.WRONG, "folder", sentence, "check that the nodes have python3; see prologue")
+
+
+def limits_of(text: str, account: str) -> str:
+    """The user's limits in an account as a sentence; empty: unknown. `text`: rows of account, QOS and two limits."""
+    rows = [line.split("|") for line in text.splitlines() if line.count("|") == 3]
+    own = next((row for row in rows if row[0] == account), None)
+    if own is None:
+        return ""
+    _, qos, running, submitted = own
+    limits = [f"{number} {what}" for number, what in ((running, "running"), (submitted, "submitted")) if number]
+    allowed = f"allows {' and '.join(limits)} jobs at a time" if limits else "has no limit on its number of jobs"
+    return f"the account {account} {allowed}" + (f"; QOS: {qos.replace(',', ', ')}" if qos else "")
 
 
 def minutes_of(text: str) -> float | None:

@@ -49,6 +49,7 @@ def slurm_conf(folder: Path, host: str, ports: dict[str, int], *, has_accounting
             for node in NODES
         ),
         "PartitionName=main Nodes=ALL Default=YES PriorityTier=5 PreemptMode=CANCEL MaxTime=INFINITE",
+        "PartitionName=again Nodes=ALL PriorityTier=5 PreemptMode=REQUEUE MaxTime=INFINITE",
         "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE",
         "PartitionName=short Nodes=ALL PriorityTier=5 PreemptMode=OFF MaxTime=1 DefaultTime=1",
         "PartitionName=private Nodes=ALL PriorityTier=5 PreemptMode=OFF AllowAccounts=other",
@@ -63,7 +64,7 @@ def _accounting(folder: Path, ports: dict[str, int]) -> list[str]:
         "AccountingStorageHost=127.0.0.1",
         f"AccountingStoragePort={ports['slurmdbd']}",
         f"AccountingStoragePass={folder}/munge/socket",
-        "AccountingStorageEnforce=associations,limits,qos",
+        "AccountingStorageEnforce=associations,limits,qos,safe",
     ]
 
 
@@ -87,11 +88,15 @@ def slurmdbd_conf(folder: Path, host: str, ports: dict[str, int], password: str)
     return "".join(f"{line}\n" for line in lines)
 
 
-#: Commands of `sacctmgr` that make accounts and QOS: `tight` runs one job per user and takes two.
+#: Commands of `sacctmgr` that make accounts and QOS. `tight` runs one job per user and takes two, `small` runs jobs of
+#: at most ten minutes. The account `poor` has one CPU minute.
 ACCOUNTS = (
     f"add cluster {CLUSTER}",
     "add qos tight set MaxJobsPerUser=1 MaxSubmitJobsPerUser=2",
-    "add account lab set qos=normal,tight",
+    "add qos small set MaxWall=10",
+    "add account lab set qos=normal,tight,small",
+    "add account poor set qos=normal GrpTRESMins=cpu=1",
     "add account other set qos=normal",
     "add user root account=lab defaultaccount=lab",
+    "add user root account=poor",
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing import PlatformContract, World
 from tests.fakes.slurm.cluster import SlurmCluster
 from tests.platforms.slurm.slurm_world import SlurmLoginWorld, SlurmWorld
@@ -30,3 +31,10 @@ class TestSlurmLoginContract(PlatformContract):
 
     def make_world(self, directory: Path) -> World:
         return SlurmLoginWorld(directory, self.slurm)
+
+
+async def test_preflight_shows_the_limits_of_the_account(slurm: SlurmCluster, tmp_path: Path) -> None:
+    async with SlurmWorld(tmp_path, slurm, qos="tight") as world:
+        findings = await world.make().preflight()
+    shown = {one.subject: one.sentence for one in findings if one.severity is Severity.FINE}
+    assert shown["account"] == "the account lab has no limit on its number of jobs; QOS: normal, small, tight"

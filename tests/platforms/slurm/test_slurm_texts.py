@@ -16,6 +16,7 @@ from nni_manager.platforms.slurm import cluster as slurm_cluster
 from nni_manager.platforms.slurm import commands, states
 from nni_manager.platforms.slurm.cluster import Cluster
 from nni_manager.platforms.slurm.listing import Row, newest_records, queue_rows, settings, version_of
+from nni_manager.platforms.slurm.preflight import limits_of
 from nni_manager.platforms.slurm.waits import wait_of
 
 pytestmark = pytest.mark.unit
@@ -176,6 +177,23 @@ def test_reason_becomes_a_wait(reason: str, code: WaitCode, is_hopeless: bool) -
     wait = wait_of(_row("PENDING", reason=reason))
     assert (wait.code, wait.is_hopeless) == (code, is_hopeless)
     assert reason in wait.sentence
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (
+            "lab|normal,small|4|10",
+            "the account lab allows 4 running and 10 submitted jobs at a time; QOS: normal, small",
+        ),
+        ("lab|normal||10", "the account lab allows 10 submitted jobs at a time; QOS: normal"),
+        ("lab|||", "the account lab has no limit on its number of jobs"),
+        ("Lab|normal|4|", ""),
+        ("sacctmgr: slow", ""),
+    ],
+)
+def test_limits_of_an_account_are_a_sentence(row: str, sentence: str) -> None:
+    assert limits_of(f"other|normal|1|1\n{row}\n", "lab") == sentence
 
 
 def _answer(rc: int, out: str = "", err: str = "") -> Answer:
