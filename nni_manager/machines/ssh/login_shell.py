@@ -84,8 +84,9 @@ class LoginShell(Shell):
         session = await self._opened(line)
         channel = session.channel
         try:
-            channel.write(stdin)
-            channel.write_eof()
+            with suppress(BrokenPipeError):  # the command has ended without reading it
+                channel.write(stdin)
+                channel.write_eof()
             await session.ended.wait()
         finally:
             if not session.ended.is_set():
