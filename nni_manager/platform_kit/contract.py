@@ -57,7 +57,7 @@ class Capabilities:
     removes_checkpoints: bool = False  #: `remove_checkpoints` works.
     #: The platform itself restarts ended processes of a job: its report, not the runner's, ends an attempt.
     platform_decides: bool = False
-    #: Users can stop jobs there: a job ended by a foreign signal stays open for two minutes, until the platform says why.
+    #: Users can stop jobs there: a job ended by a foreign signal stays open until the platform reports why.
     has_portal: bool = False
     #: Seconds for which a job may be unreachable before it counts as lost; None: unlimited.
     unreachable_grace_s: float | None = None
