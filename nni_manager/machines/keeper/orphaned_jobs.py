@@ -34,30 +34,17 @@ async def end(
 
 
 async def running(keeper: Keeper) -> dict[str, tuple[str, ...]]:
-    """The names of the jobs that run at a keeper, by experiment. Raises PlatformUnavailable."""
+    """Experiment → the names of its jobs that run at a keeper; empty: all have ended, and wait for their manager.
+
+    Raises PlatformUnavailable.
+    """
     found: dict[str, tuple[str, ...]] = {}
 
     async def read() -> None:
         listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
         for name, job in listed.items():
-            if job["state"] in _ALIVE:
-                id_ = _experiment_of(job)
-                found[id_] = (*found.get(id_, ()), name)
-
-    await at(keeper, "reader of all owners", read)
-    return found
-
-
-async def held(keeper: Keeper) -> dict[str, bool]:
-    """Experiment → whether one of its jobs runs; the others have ended, and wait for their manager. Raises
-    PlatformUnavailable."""
-    found: dict[str, bool] = {}
-
-    async def read() -> None:
-        listed: dict[str, Job] = (await keeper.request("list"))["jobs"]
-        for job in listed.values():
             id_ = _experiment_of(job)
-            found[id_] = found.get(id_, False) or job["state"] in _ALIVE
+            found[id_] = (*found.get(id_, ()), *((name,) if job["state"] in _ALIVE else ()))
 
     await at(keeper, "reader of all owners", read)
     return found

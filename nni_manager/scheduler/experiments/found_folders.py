@@ -81,7 +81,7 @@ class FoundFolders:
                 log.warning("%s also contains experiment %s; it is not listed", one.entry.folder.path, id_)
                 continue
             # With the jobs here and another owner, the identity was lost: opened, it is held until a person decides.
-            runs = with_jobs.get(id_, False)
+            runs = bool(with_jobs.get(id_))
             # jobs that ended while no daemon ran belong to the folder's owner; another folder may be a copy
             has_jobs = runs or (is_ours and id_ in with_jobs)
             is_ours = is_ours or bool(one.entry.note) or (id_ not in known and runs)
@@ -95,13 +95,13 @@ class FoundFolders:
             log.warning("the list and the folder of experiment %s differed; it is now %s", entry.id, _told(entry))
         return bool(listed)
 
-    async def _ids_with_jobs(self) -> Mapping[str, bool] | None:
-        """As `orphaned_jobs.held` at the keeper of this machine; None: it does not answer."""
+    async def _ids_with_jobs(self) -> Mapping[str, Sequence[str]] | None:
+        """As `orphaned_jobs.running` at the keeper of this machine; None: it does not answer."""
         if not await asyncio.to_thread((self._directory / "keeper").is_dir):
             return {}
         try:
             async with asyncio.timeout(_KEEPER_PATIENCE_S):
-                return await orphaned_jobs.held(self._shared.keeper)
+                return await orphaned_jobs.running(self._shared.keeper)
         except (PlatformError, TimeoutError, OSError) as error:
             log.warning("the keeper does not answer, so the experiments with jobs here are unknown: %s", error)
             return None

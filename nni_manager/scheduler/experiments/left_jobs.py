@@ -121,7 +121,7 @@ async def _end_at(
     """Adds what it ended to `ended`. Raises PlatformUnavailable."""
     found = await orphaned_jobs.running(keeper)
     for id_, names in found.items():
-        if id_ not in await listed():
+        if names and id_ not in await listed():
             left = LeftoverJobs(
                 experiment_id=id_,
                 service=platform,
