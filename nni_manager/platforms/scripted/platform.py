@@ -48,6 +48,8 @@ from trial_runner import protocol
 #: Seconds for a process's files to appear in the shared folder after its end.
 _READ_PATIENCE_S = 2.0
 _SLOW_POLL_S = 5.0
+#: Jobs that are looked at in a row; other work goes on between them.
+_SLICE = 100
 
 
 class ScriptedPlatform(Platform[ScriptedConfig]):
@@ -219,8 +221,16 @@ class ScriptedPlatform(Platform[ScriptedConfig]):
         async with self._disk():
             jobs = await self._jobs.find(names)
         processes = await self._processes.find(names) if self._processes is not None else {}
-        looks = (self._look(jobs.get(name), name, processes.get(name)) for name in names)
-        found = await asyncio.gather(*looks, return_exceptions=True)  # none goes on behind an error of another
+        looks: list[asyncio.Task[Observation]] = []
+        try:
+            for place, name in enumerate(names, 1):
+                looks.append(asyncio.create_task(self._look(jobs.get(name), name, processes.get(name))))
+                if place % _SLICE == 0:
+                    await asyncio.sleep(0)
+            found = await asyncio.gather(*looks, return_exceptions=True)  # none goes on behind an error of another
+        finally:
+            for look in looks:
+                look.cancel()
         reports: dict[JobHandle, Observation] = {}
         for handle, report in zip(handles, found, strict=True):
             if isinstance(report, BaseException):

@@ -97,6 +97,8 @@ class JobFactory:
 
 log = logging.getLogger(__name__)
 
+#: Calls that are started at a time: their first steps follow each other.
+_SLICE = 100
 #: Seconds before an undelivered stop is sent again; the last value repeats.
 _CANCEL_WAITS_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -162,10 +164,12 @@ class Actions:
         await self._code.close()
         await self._output.close()
 
-    def perform(self, calls: Sequence[d.Call]) -> None:
-        """Starts the calls without waiting for them."""
-        for call in calls:
+    async def perform(self, calls: Sequence[d.Call]) -> None:
+        """Starts the calls without waiting for them. Other work goes on between many calls."""
+        for place, call in enumerate(calls, 1):
             self._performers[type(call)](call)
+            if place % _SLICE == 0:
+                await asyncio.sleep(0)
         for service, handles in self._to_cancel.items():
             self._start(self._do_cancel(self._services[service], handles), f"cancel {len(handles)} jobs of {service}")
         self._to_cancel = {}

@@ -273,7 +273,7 @@ class ExperimentLoop:
         ends = (record for record in result.records if isinstance(record, d.Finish | d.GiveUpAttempt))
         self._actions.note_ends([(end.trial_id, end.attempt) for end in ends])
         self._note_stopping(result)
-        self._actions.perform(result.calls)
+        await self._actions.perform(result.calls)
         for name, service in self.services.items():
             service.want(result.wants.get(name, 0))
         self._wake_at_ms = result.wake_at_ms

@@ -21,6 +21,7 @@ from nni_manager.platform_kit.testing import Recorder, unreachable_keeper
 from nni_manager.platform_kit.testing.observing import accepted, insist, running, seen
 from nni_manager.platforms.scripted.config import ScriptedConfig
 from nni_manager.platforms.scripted.platform import ScriptedPlatform
+from tests.turns_of_others import turns_of_others
 from trial_runner import protocol
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -238,6 +239,15 @@ async def test_a_pretended_runner_says_its_version_once(cluster: Cluster) -> Non
 
 
 # ------------------------------------------------------------------------------------------------ faults
+
+
+@pytest.mark.unit
+async def test_other_work_goes_on_while_many_jobs_are_looked_at(cluster: Cluster) -> None:
+    unknown = [JobHandle(platform="scripted", version=1, job_name=cluster.spec(number).name) for number in range(1000)]
+    async with cluster.make({}) as platform, turns_of_others() as turns:
+        reports = await platform.observe(unknown)
+    assert {report.state for report in reports.values()} == {JobState.LOST}
+    assert turns() >= 10
 
 
 @pytest.mark.unit
