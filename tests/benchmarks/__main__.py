@@ -1,6 +1,6 @@
 """Figures next to their floors and NNI 3.0, as Markdown: `python -m tests.benchmarks [NAME…]`.
 
-All figures take twenty minutes on an idle machine with two cores. Figures that fail or need a missing program are
+All figures take 35 minutes on an idle machine with two cores. Figures that fail or need a missing program are
 skipped by name; the exit code is then 1.
 """
 
