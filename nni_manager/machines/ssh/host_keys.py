@@ -31,6 +31,8 @@ class HostKeyJudge:
         self._host = host
         self._port = port
         self._wanted = wanted
+        #: Of `wanted`: one, or those of all machines behind one name.
+        self._fingerprints = {one.strip() for one in (wanted or "").split(",") if one.strip().startswith(_FINGERPRINT)}
         self.known = KnownHosts(of_user=(), of_machine=())
         self.offered: asyncssh.SSHKey | None = None
         self._refused: list[str] = []
@@ -41,7 +43,7 @@ class HostKeyJudge:
 
     def _wanted_algorithms(self) -> list[str]:
         word = (self._wanted or "").split(" ")[0]
-        if word in ("", ACCEPT_NEW) or word.startswith(_FINGERPRINT):
+        if word in ("", ACCEPT_NEW) or self._fingerprints:
             return []
         return list(_OF_RSA) if word == "ssh-rsa" else [word]
 
@@ -59,7 +61,7 @@ class HostKeyJudge:
         if self.offered is None and reason.startswith(_UNKNOWN_AUTHORITY) and not self.algorithms:
             self.algorithms = sorted(_PLAIN, key=lambda name: name not in self._known_algorithms)
             return True
-        if self.offered is None or not (self._wanted or "").startswith(_FINGERPRINT) or self._is_revoked():
+        if self.offered is None or not self._fingerprints or self._is_revoked():
             return False
         tried = [name.decode() for name in self.offered.sig_algorithms]
         self.algorithms = [name for name in self.algorithms or _PLAIN if name not in tried]
@@ -74,15 +76,15 @@ class HostKeyJudge:
             return False
         if self._wanted == ACCEPT_NEW:
             return not self._is_known() and self._remember(key)
-        if self._wanted.startswith(_FINGERPRINT):
+        if self._fingerprints:
             self._refused.append(key.get_fingerprint())
-            return key.get_fingerprint() == self._wanted
+            return key.get_fingerprint() in self._fingerprints
         return key.export_public_key().decode().split()[:2] == self._wanted.split()[:2]
 
     @property
     def is_content(self) -> bool:
         """Whether the last checked key was not refused by the config's fingerprint."""
-        return not self._refused or self._refused[-1] == self._wanted
+        return not self._refused or self._refused[-1] in self._fingerprints
 
     def fault(self, reason: str) -> Fault:
         """`reason`: asyncssh's, which does not identify revoked keys."""
@@ -99,12 +101,16 @@ class HostKeyJudge:
             fix = f"check the permissions of that file, or write `hostKey: {shown}` next to its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {' or '.join(self._refused) or shown}, not the `hostKey` of the config"
-            fix = "if the machine was reinstalled, correct `hostKey`; otherwise the connection is intercepted"
+            fix = (
+                "if the machine was reinstalled, correct `hostKey`; if several machines answer to this name, list all"
+                " their fingerprints there, separated by commas; otherwise the connection is intercepted"
+            )
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was reinstalled, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
-                " with `ssh`; otherwise the connection is intercepted"
+                " with `ssh`; if several machines answer to this name, list all their fingerprints as `hostKey`,"
+                " separated by commas; otherwise the connection is intercepted"
             )
         else:
             sentence = f"its key {shown} is not known"

@@ -7,12 +7,14 @@ agent, `HostName` and `ProxyJump` of the manager's user. A password or key file 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import asyncssh
+from aiohappyeyeballs import start_connection
 
 from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry, JumpHost
 from nni_manager.machines.ssh.faults import Fault, MachineFault
@@ -24,6 +26,8 @@ from nni_manager.machines.ssh.user_config import UserConfig
 #: A machine without an answer for 20 seconds counts as gone.
 _KEEPALIVE_S = 5.0
 _KEEPALIVES = 3
+#: Seconds until the next address of a name is tried, too.
+_NEXT_ADDRESS_S = 0.5
 
 
 async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
@@ -132,7 +136,8 @@ async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | Non
     refusal: asyncssh.HostKeyNotVerifiable | None = None
     while True:
         try:
-            return await asyncssh.connect(login.host, tunnel=tunnel or (), **_options(login))
+            reached = {} if tunnel is not None else await _reached(login)
+            return await asyncssh.connect(login.host, tunnel=tunnel or (), **_options(login), **reached)
         except asyncssh.HostKeyNotVerifiable as error:
             refusal = error
             if not login.judge.asks_for_another(error.reason):
@@ -145,6 +150,21 @@ async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | Non
             if refusal is None or login.judge.is_content:
                 raise
             raise refusal from None  # some servers report this way that they have no other key
+
+
+async def _reached(login: HostLogin) -> dict[str, socket.socket]:
+    """The option with a connection to the first of a host's addresses that accepts one; empty: asyncssh connects.
+
+    A name may lead to several hosts. asyncssh would wait for a silent one until the login fails.
+    """
+    assert login.config is not None, "it is read first"
+    if login.config.target is None:
+        return {}
+    host, port, family = login.config.target
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+    if len(found) < 2:
+        return {}
+    return {"sock": await start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS_S)}
 
 
 def _options(login: HostLogin) -> dict[str, Any]:

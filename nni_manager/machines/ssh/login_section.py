@@ -9,6 +9,8 @@ from pydantic import Field
 from nni_manager.machines.ssh.address import JumpHost, hops, require_host, require_user
 from nni_manager.platform_kit.section_model import Part, Remark, marked, secret
 
+_FINGERPRINT = r"SHA256:[A-Za-z0-9+/]{43}"
+
 
 class LoginFields(Part):
     """How a machine is reached by SSH."""
@@ -27,8 +29,9 @@ class LoginFields(Part):
     ssh_passphrase: str | None = secret("Passphrase of the private key.", default=None)
     host_key: str | None = Field(
         default=None,
-        pattern=r"^(accept-new|SHA256:[A-Za-z0-9+/]{43}|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
+        pattern=rf"^(accept-new|{_FINGERPRINT}(, *{_FINGERPRINT})*|(ssh|ecdsa)-[a-z0-9-]+ [A-Za-z0-9+/=]+( .*)?)$",
         description="Public key of the machine, or its fingerprint `SHA256:…`, in addition to `~/.ssh/known_hosts`. "
+        "Several fingerprints, separated by commas, if several machines answer to one name. "
         "`accept-new` accepts the first key of an unknown machine and adds it to that file.",
     )
     proxy_jump: str | None = Field(

@@ -72,6 +72,8 @@ class UserConfig:
     connect_s: float = 0.0
     #: Jump hosts, or a proxy command, are on the way.
     is_indirect: bool = False
+    #: Host, port and address family to connect to; None: known to asyncssh alone.
+    target: tuple[str, int, int] | None = None
 
     @classmethod
     def read(cls, host: str, user: str, port: int | None) -> Self:
@@ -80,11 +82,15 @@ class UserConfig:
         options = asyncssh.SSHClientConnectionOptions(
             config=(), host=host, client_keys=None, agent_path=None, **given, **({"port": port} if port else {})
         )
+        is_indirect = bool(options.tunnel or options.proxy_command)
+        is_changed_later = bool(options.canonicalize_hostname) or options.config.has_match_final()
+        is_plain = not (is_indirect or is_changed_later or options.local_addr)
         return cls(
             known_hosts=KnownHosts.of(host, options),
             key_files=_key_files(options),
             connect_s=options.connect_timeout or 0.0,
-            is_indirect=bool(options.tunnel or options.proxy_command),
+            is_indirect=is_indirect,
+            target=(options.host, options.port, int(options.family)) if is_plain else None,
         )
 
 

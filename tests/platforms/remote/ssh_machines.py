@@ -32,6 +32,7 @@ class SshMachine(abc.ABC):
         self.home = directory / "home"
         self.home.mkdir(parents=True)
         self.directory = directory
+        self.address = "127.0.0.1"
         self.port = free_port()
         self.user = getpass.getuser()
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -46,7 +47,7 @@ class SshMachine(abc.ABC):
 
     def entry(self, **fields: Any) -> dict[str, Any]:
         """Of `machineList`."""
-        known = {"host": "127.0.0.1", "port": self.port, "user": self.user, "hostKey": self.fingerprint}
+        known = {"host": self.address, "port": self.port, "user": self.user, "hostKey": self.fingerprint}
         return {**known, **self.credentials(), **fields}
 
     @abc.abstractmethod
@@ -91,7 +92,7 @@ class InProcessMachine(SshMachine):
         return {"password": PASSWORD}
 
     async def start(self) -> None:
-        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._listening = socket.create_server((self.address, self.port))
         self._acceptor = await asyncssh.listen(
             sock=self._listening,
             server_factory=lambda: _Server(self),
@@ -232,7 +233,7 @@ class RealMachine(SshMachine):
     async def start(self) -> None:
         await asyncio.to_thread(self._start)
         async with asyncio.timeout(20):
-            while not _listens(self.port):
+            while not _listens(self.address, self.port):
                 assert self._process is not None and self._process.poll() is None, self.log
                 await asyncio.sleep(0.02)
 
@@ -249,7 +250,7 @@ class RealMachine(SshMachine):
             "\n".join(
                 [
                     f"Port {self.port}",
-                    "ListenAddress 127.0.0.1",
+                    f"ListenAddress {self.address}",
                     f"HostKey {self.directory}/host_key",
                     "PidFile none",
                     f"AuthorizedKeysFile {self.directory}/authorized_keys",
@@ -288,9 +289,9 @@ class RealMachine(SshMachine):
         """As its log has it."""
 
 
-def _listens(port: int) -> bool:
+def _listens(address: str, port: int) -> bool:
     with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
+        return sock.connect_ex((address, port)) == 0
 
 
 @contextmanager
