@@ -249,11 +249,13 @@ def test_status_names_reason_of_hold(nnictl: Run, manager: FakeManager) -> None:
 def test_status_tells_how_each_training_service_is(nnictl: Run, manager: FakeManager) -> None:
     away = service("openpai", status="away", sentence="no route to host", openAttempts=2)
     full = service("openpai-2", sentence="no GPU is free", room=0, limit=4, openAttempts=4)
-    manager.add(state("abc", services=[away, full, service("local", status=None)]))
+    one = service("openpai-3", openAttempts=1)
+    manager.add(state("abc", services=[away, full, one, service("local", status=None)]))
     lines = dict(line.split("  ", 1) for line in nnictl("experiment", "status").stdout.splitlines())
     assert lines["on openpai"].strip().startswith("away since 20")
     assert lines["on openpai"].endswith(": no route to host; 2 trials there")
     assert lines["on openpai-2"].endswith(": no GPU is free; 4 of 4 trials there; room for 0 more")
+    assert lines["on openpai-3"].endswith("; 1 trial there")
     assert "on local" not in lines
 
 

@@ -234,7 +234,8 @@ def _service(service: dict[str, Any]) -> str:
     since = f" since {moment(service['sinceMs'])}" if service["sinceMs"] is not None else ""
     condition = f"{service['status']}{since}" + (f": {service['sentence']}" if service["sentence"] else "")
     there, limit = service["openAttempts"], service["limit"]
-    count = f"{there} of {limit} trials there" if limit is not None else f"{there} trials there"
+    number = f"{there} of {limit}" if limit is not None else f"{there}"
+    count = f"{number} {'trial' if number == '1' else 'trials'} there"
     room = f"room for {service['room']} more" if service["room"] is not None else ""
     return "; ".join(filter(None, (condition, count, room)))
 

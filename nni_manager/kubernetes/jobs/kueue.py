@@ -47,10 +47,9 @@ def waiting(found: Observation, job: Object, workload: Object | None) -> Observa
 
 def _queued(job: Object, told: dict[str, Any]) -> Wait:
     """The wait of a job in its queue. `told`: the condition of its Workload with the reason; empty: none yet."""
-    meta = job["metadata"]
-    queue, reason = str(meta["labels"][QUEUE_LABEL]), str(told.get("reason") or "")
+    queue, reason = str(job["metadata"]["labels"][QUEUE_LABEL]), str(told.get("reason") or "")
     if not told:
-        sentence = f"{job.get('kind')} {meta['name']} waits in Kueue's queue {queue}"
+        sentence = f"waits in Kueue's queue {queue}"
     else:
         sentence = f"Kueue's queue {queue}: {told.get('message') or reason}"
     return Wait(code=WaitCode.QUOTA, sentence=sentence, details={"queue": queue, "reason": reason})
