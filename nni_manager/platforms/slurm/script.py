@@ -76,6 +76,10 @@ def script(config: SlurmConfig, start: str, folder: str) -> str:
     else:
         nv = "--nv " if config.trial_gpu_number else ""
         image, bind = shlex.quote(config.container), shlex.quote(folder)
-        command = f"exec apptainer exec {nv}--bind {bind} {image} /bin/sh -c {shlex.quote(start)}"
+        # the node's own TMPDIR is often a folder of the job, which the container does not have
+        inside = f'[ -d "${{TMPDIR:-/tmp}}" ] || unset TMPDIR; {start}'
+        # older installations have its former name alone
+        program = "$(command -v apptainer || echo singularity)"
+        command = f"exec {program} exec {nv}--bind {bind} {image} /bin/sh -c {shlex.quote(inside)}"
     # until the runner hears USR1, which may come at once, its default action would end the job
     return f"#!/bin/bash\ntrap '' USR1\n{config.prologue or ''}\n{command}\n"

@@ -130,10 +130,26 @@ def test_notice_before_the_runner_does_not_end_the_job() -> None:
     assert (done.returncode, done.stdout) == (0, "started\n"), done
 
 
-def test_container_runs_the_start_command() -> None:
+@pytest.mark.parametrize("name", ["apptainer", "singularity"])
+def test_container_runs_the_start_command(tmp_path: Path, name: str) -> None:
+    """Also where the node's TMPDIR is a folder that the container does not have."""
+    program = tmp_path / name
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"; shift 5; "$@"\n')
+    program.chmod(0o755)
     section = _section(container="/images/it's.sif", trialGpuNumber=1)
-    text = script(section, "exec sh 'run.sh'", "/shared")
-    assert """exec apptainer exec --nv --bind /shared '/images/it'"'"'s.sif' /bin/sh -c """ in text
+    text = script(section, 'exec echo "in ${TMPDIR:-/tmp}"', "/shared")
+    done = subprocess.run(
+        ["/bin/bash"],
+        input=text,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "TMPDIR": "/scratch/of/the/job"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    shown = done.stdout.splitlines()
+    assert shown[:5] == ["exec", "--nv", "--bind", "/shared", "/images/it's.sif"], done
+    assert shown[-1] == "in /tmp"
 
 
 _FILE = """\
