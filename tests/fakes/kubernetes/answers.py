@@ -11,6 +11,7 @@ from tests.fakes.kubernetes import defaults, refusals, requests
 from tests.fakes.kubernetes.access import User
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.fakes.kubernetes.discovery import as_table
+from tests.fakes.kubernetes.kubelet import statuses
 from tests.fakes.kubernetes.requests import Target
 from tests.fakes.kubernetes.store import Object
 
@@ -151,6 +152,10 @@ class Answers:
 
     async def _evict(self, request: web.Request, target: Target) -> web.Response:
         given = await requests.body(request)
+        pod = self._verbs.get(target.kind, target.namespace, target.name)
+        told = statuses.condition("DisruptionTarget", True, "EvictionByEvictionAPI", "Eviction API: evicting")
+        held = statuses.conditions(pod["status"].get("conditions") or [], [told])
+        self._verbs.set_status(target.kind, target.namespace, target.name, {**pod["status"], "conditions": held})
         self._verbs.delete(target.kind, target.namespace, target.name, (given or {}).get("deleteOptions"))
         return web.json_response(
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201

@@ -21,6 +21,7 @@ from tests.fakes.kubernetes.controllers.everyday import Everyday
 from tests.fakes.kubernetes.controllers.framework import FrameworkController
 from tests.fakes.kubernetes.controllers.kueue import KueueController
 from tests.fakes.kubernetes.controllers.loop import Controller
+from tests.fakes.kubernetes.controllers.pod_collector import PodCollector
 from tests.fakes.kubernetes.controllers.pytorch import PyTorchJobController
 from tests.fakes.kubernetes.controllers.tensorflow import TFJobController
 from tests.fakes.kubernetes.faults import Faults
@@ -73,6 +74,8 @@ class Cluster:
         self.images, self.pretences = Images(self.verbs), Pretences()
         self.forks = Forks()
         self.lost_nodes: set[str] = set()
+        #: Nodes that run on, but cannot reach the server.
+        self.isolated_nodes: set[str] = set()
         #: Local folders that all containers see, for communication with tests.
         self.shared: list[Path] = []
         self.unschedulable: dict[str, str] = {}
@@ -93,7 +96,7 @@ class Cluster:
 
     async def start(self) -> None:
         self._populate()
-        works = [Collector(self.verbs), Everyday(self), self.nodes, *self.controllers.values()]
+        works = [Collector(self.verbs), Everyday(self), PodCollector(self), self.nodes, *self.controllers.values()]
         self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in works]
         for task in self._tasks:
             task.add_done_callback(_tell_of_error)
