@@ -120,6 +120,6 @@ async def statuses(api: client.ApiClient, until_kind: str) -> list[dict[str, Any
     raise AssertionError(f"no {until_kind}: {seen}")
 
 
-def told(found: Any) -> list[tuple[str, str, str, str]]:
+def conditions(found: Any) -> list[tuple[str, str, str, str]]:
     """Its conditions: type, status, reason, message."""
     return [(one.type, one.status, one.reason, one.message) for one in found.status.conditions or ()]

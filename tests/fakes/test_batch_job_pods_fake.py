@@ -16,6 +16,7 @@ from tests.fakes.batch_jobs import (
     FOREVER,
     STUBBORN,
     change,
+    conditions,
     create,
     deaf,
     event,
@@ -25,7 +26,6 @@ from tests.fakes.batch_jobs import (
     ready,
     statuses,
     terminating,
-    told,
     true,
 )
 from tests.fakes.kubernetes.controllers.batch.back_off import Record, finished_at
@@ -86,7 +86,7 @@ async def test_one_success_is_enough_without_completions(world: TestCluster, api
 
     await until(is_counted)
     found = await read(api)
-    assert (found.status.active, told(found), len(await pods(api))) == (1, [], 2)
+    assert (found.status.active, conditions(found), len(await pods(api))) == (1, [], 2)
     await core.patch_namespaced_pod_status(second, NAMESPACE, {"status": {"phase": "Failed"}})
     found = await true(api, "Complete")
     assert (found.status.succeeded, found.status.failed, len(await pods(api))) == (1, 1, 2)
@@ -129,7 +129,7 @@ async def test_job_of_another_controller_is_left_alone(api: client.ApiClient) ->
     await create(api, "exit 0", managedBy="kueue.x-k8s.io/multikueue")
     await asyncio.sleep(_QUIET_S)
     found = await read(api)
-    assert (await pods(api), told(found), found.status.start_time) == ([], [], None)
+    assert (await pods(api), conditions(found), found.status.start_time) == ([], [], None)
 
 
 # replacement
@@ -171,7 +171,7 @@ async def test_deleted_pod_without_a_node_is_failed_by_the_collector(world: Test
     found = await terminating(api)
     assert found.status.failed is None
     found = await true(api, "Failed")
-    assert (told(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
+    assert (conditions(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
     await gone(api)
 
 
@@ -217,7 +217,7 @@ async def test_suspended_job_loses_its_pods_and_is_not_failed(world: TestCluster
     first = (await ready(api)).status.start_time
     world.control.suspend(NAMESPACE, "j")
     found = await true(api, "Suspended")
-    assert told(found) == [("Suspended", "True", "JobSuspended", "Job suspended")]
+    assert conditions(found) == [("Suspended", "True", "JobSuspended", "Job suspended")]
     assert (found.status.active, found.status.failed, found.status.start_time) == (None, None, first)
     await gone(api)
     assert (await read(api)).status.failed is None
@@ -230,7 +230,7 @@ async def test_resumed_job_starts_again(world: TestCluster, api: client.ApiClien
     assert (await pods(api), found.status.start_time) == ([], None)
     world.control.suspend(NAMESPACE, "j", False)
     found = await ready(api)
-    assert told(found) == [("Suspended", "False", "JobResumed", "Job resumed")]
+    assert conditions(found) == [("Suspended", "False", "JobResumed", "Job resumed")]
     assert found.status.start_time == found.status.conditions[0].last_transition_time
     assert await event(api, "Resumed") == ("Normal", "Job resumed")
 
@@ -240,7 +240,7 @@ async def test_deadline_of_a_suspended_job_does_not_pass(world: TestCluster, api
     await true(api, "Suspended")
     world.control.suspend(NAMESPACE, "j", False)
     found = await true(api, "Failed")
-    assert [one[0] for one in told(found)] == ["Suspended", "FailureTarget", "Failed"], "each keeps its place"
+    assert [one[0] for one in conditions(found)] == ["Suspended", "FailureTarget", "Failed"], "each keeps its place"
 
 
 # deletion
@@ -270,7 +270,7 @@ async def test_job_waits_for_its_pods_in_the_foreground(api: client.ApiClient) -
     await batch.delete_namespaced_job("j", NAMESPACE, propagation_policy="Foreground")
     found = await terminating(api)
     assert found.metadata.finalizers == ["foregroundDeletion"] and found.metadata.deletion_timestamp
-    assert (found.status.active, told(found)) == (None, [])
+    assert (found.status.active, conditions(found)) == (None, [])
     [pod] = await pods(api)
     assert pod.metadata.finalizers is None, "the controller lets go of it"
 

@@ -13,6 +13,7 @@ from tests.fakes.batch_jobs import (
     FAIL_DISRUPTED,
     FOREVER,
     STUBBORN,
+    conditions,
     create,
     deaf,
     event,
@@ -22,7 +23,6 @@ from tests.fakes.batch_jobs import (
     ready,
     statuses,
     terminating,
-    told,
     true,
 )
 from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
@@ -49,7 +49,7 @@ async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
 async def test_succeeded_job_is_complete(api: client.ApiClient) -> None:
     await create(api, "exit 0")
     found = await true(api, "Complete")
-    assert told(found) == [("SuccessCriteriaMet", *_REACHED), ("Complete", *_REACHED)]
+    assert conditions(found) == [("SuccessCriteriaMet", *_REACHED), ("Complete", *_REACHED)]
     status = found.status
     assert (status.succeeded, status.failed, status.active, status.ready, status.terminating) == (1, None, None, 0, 0)
     assert status.completion_time == status.conditions[1].last_transition_time and status.start_time
@@ -62,7 +62,7 @@ async def test_succeeded_job_is_complete(api: client.ApiClient) -> None:
 async def test_failed_job_keeps_its_pod(api: client.ApiClient) -> None:
     await create(api, "exit 3")
     found = await true(api, "Failed")
-    assert told(found) == [("FailureTarget", *_OVER_LIMIT), ("Failed", *_OVER_LIMIT)]
+    assert conditions(found) == [("FailureTarget", *_OVER_LIMIT), ("Failed", *_OVER_LIMIT)]
     assert (found.status.failed, found.status.succeeded, found.status.completion_time) == (1, None, None)
     assert await event(api, "BackoffLimitExceeded") == ("Warning", _OVER_LIMIT[2])
     [pod] = await pods(api)
@@ -95,7 +95,7 @@ async def test_failed_pod_is_replaced_up_to_the_limit(api: client.ApiClient) -> 
 async def test_restarts_of_containers_reach_the_limit(api: client.ApiClient) -> None:
     await create(api, "exit 3", policy="OnFailure", backoffLimit=1)
     found = await true(api, "Failed")
-    assert told(found)[-1] == ("Failed", *_OVER_LIMIT)
+    assert conditions(found)[-1] == ("Failed", *_OVER_LIMIT)
     assert found.status.failed == 1, "the pod that still ran"
 
 
@@ -117,12 +117,12 @@ async def test_ready_counts_running_pods_only(world: TestCluster, api: client.Ap
 async def test_terminating_pod_delays_the_final_condition(api: client.ApiClient) -> None:
     await create(api, STUBBORN, activeDeadlineSeconds=1)
     found = await terminating(api)
-    assert told(found) == [("FailureTarget", *_TOO_LATE)]
+    assert conditions(found) == [("FailureTarget", *_TOO_LATE)]
     assert (found.status.active, found.status.ready, found.status.failed) == (None, 0, 1)
     [pod] = await pods(api)
     assert await event(api, "SuccessfulDelete") == ("Normal", f"Deleted pod: {pod.metadata.name}")
     found = await true(api, "Failed")
-    assert told(found)[-1] == ("Failed", *_TOO_LATE) and found.status.terminating == 0
+    assert conditions(found)[-1] == ("Failed", *_TOO_LATE) and found.status.terminating == 0
     assert await event(api, "DeadlineExceeded") == ("Warning", _TOO_LATE[2])
 
 
@@ -132,7 +132,7 @@ async def test_terminating_pod_delays_the_final_condition(api: client.ApiClient)
 async def failed_by_policy(api: client.ApiClient, sentence: str) -> Any:
     found = await true(api, "Failed")
     told_once = ("True", "PodFailurePolicy", sentence)
-    assert told(found) == [("FailureTarget", *told_once), ("Failed", *told_once)]
+    assert conditions(found) == [("FailureTarget", *told_once), ("Failed", *told_once)]
     return found
 
 
@@ -169,12 +169,12 @@ async def test_ignored_failure_is_not_counted(api: client.ApiClient) -> None:
 
     await until(is_replaced)
     found = await read(api)
-    assert (found.status.failed, told(found)) == (None, [])
+    assert (found.status.failed, conditions(found)) == (None, [])
 
 
 async def test_counted_failure_reaches_the_limit(api: client.ApiClient) -> None:
     await create(api, "exit 3", podFailurePolicy={"rules": [exit_rule("Count", 3), exit_rule("FailJob", 3)]})
-    assert told(await true(api, "Failed"))[-1] == ("Failed", *_OVER_LIMIT)
+    assert conditions(await true(api, "Failed"))[-1] == ("Failed", *_OVER_LIMIT)
 
 
 async def test_preempted_pod_fails_the_job_by_policy(world: TestCluster, api: client.ApiClient) -> None:
@@ -192,7 +192,7 @@ async def test_pod_evicted_by_its_node_is_disrupted(world: TestCluster, api: cli
     [pod] = await pods(api)
     world.control.evict(NAMESPACE, pod.metadata.name)
     found = await true(api, "Failed")
-    assert told(found)[-1][2] == "PodFailurePolicy"
+    assert conditions(found)[-1][2] == "PodFailurePolicy"
     [pod] = await pods(api)
     [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
     message = "The node was low on resource: memory."
@@ -207,7 +207,7 @@ async def test_pod_evicted_by_the_api_is_disrupted(api: client.ApiClient) -> Non
     [pod] = await pods(api)
     [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
     assert (condition.reason, condition.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
-    assert told(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
+    assert conditions(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
 
 
 async def test_pod_of_a_lost_node_is_disrupted(world: TestCluster, api: client.ApiClient) -> None:
@@ -215,7 +215,7 @@ async def test_pod_of_a_lost_node_is_disrupted(world: TestCluster, api: client.A
     await ready(api)
     world.control.lose_node("node-0")
     found = await true(api, "Failed")
-    assert (told(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)
+    assert (conditions(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)
 
 
 async def test_pod_of_an_isolated_node_never_ends(world: TestCluster, api: client.ApiClient) -> None:
@@ -224,12 +224,12 @@ async def test_pod_of_an_isolated_node_never_ends(world: TestCluster, api: clien
     await ready(api)
     world.control.isolate_node("node-0")
     found = await terminating(api)
-    assert (found.status.active, found.status.ready, found.status.terminating, told(found)) == (None, 0, 1, [])
+    assert (found.status.active, found.status.ready, found.status.terminating, conditions(found)) == (None, 0, 1, [])
     [pod] = await pods(api)
     [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
     assert (condition.reason, pod.status.phase) == ("DeletionByTaintManager", "Running")
     world.control.lose_node("node-0")
-    assert told(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
+    assert conditions(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
 
 
 async def test_pod_ends_when_its_isolated_node_is_back(world: TestCluster, api: client.ApiClient) -> None:
@@ -239,4 +239,4 @@ async def test_pod_ends_when_its_isolated_node_is_back(world: TestCluster, api: 
     await terminating(api)
     world.control.find_node("node-0")
     found = await true(api, "Failed")
-    assert (told(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)
+    assert (conditions(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)

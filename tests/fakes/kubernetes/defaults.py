@@ -26,7 +26,7 @@ def suffix(length: int = _SUFFIX) -> str:
 
 
 def generated_name(base: str) -> str:
-    """Complete a `generateName`, of which at most 58 characters count."""
+    """Complete the first 58 characters of a `generateName`."""
     return base[: _LONGEST_NAME - _SUFFIX] + suffix()
 
 

@@ -74,7 +74,7 @@ class Nodes:
                 running.kill()
 
     def isolate(self, name: str) -> None:
-        """Cut the machine off: NotReady, taints, and deletion of its pods, of which it does not hear."""
+        """Cut the machine off: NotReady, taints, and deletion of its pods, which run on."""
         self._cluster.isolated_nodes.add(name)
         told = "Taint manager: deleting due to NoExecute taint"
         condition = statuses.condition("DisruptionTarget", True, "DeletionByTaintManager", told)

@@ -58,7 +58,7 @@ def owner(pod: Object) -> Object | None:
 
 
 def removal_order(pod: Object) -> tuple[float, ...]:
-    """Of surplus pods, those go first that have come least far, and of equal ones the newest."""
+    """Sort key of surplus pods: pending before running, unready before ready, new before old."""
     meta, told = pod["metadata"], pod["status"].get("containerStatuses") or ()
     return (
         bool(pod["spec"].get("nodeName")),
@@ -78,7 +78,7 @@ class JobPods:
         self._verbs = verbs
 
     def create(self, job: Object) -> refusals.Refused | None:
-        """Create one from the template; returns the refusal. In a namespace that ends, nothing is created or told."""
+        """Create a pod from the template; returns the refusal. In a namespace that ends, does nothing."""
         template, metadata = job["spec"]["template"], job["spec"]["template"].get("metadata") or {}
         finalizers = list(metadata.get("finalizers") or ())
         body = {
@@ -109,7 +109,7 @@ class JobPods:
             self._verbs.event(job, "SuccessfulDelete", f"Deleted pod: {name}", source=SOURCE)
 
     def release(self, pod: Object) -> None:
-        """Remove the finalizer; a deleted pod that its node has ended then goes."""
+        """Remove the finalizer, and with it a deleted pod that its node has ended."""
         meta = pod["metadata"]
         address = (meta["namespace"], meta["name"])
         current = self._verbs.find(PODS, *address)
