@@ -1,4 +1,4 @@
-"""The fake's Jobs of `batch/v1` behave as `pkg/controller/job` of Kubernetes."""
+"""The fake's Jobs of `batch/v1` end, count and report like those of `pkg/controller/job` of Kubernetes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,29 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client
 
+from tests.fakes.batch_jobs import (
+    FAIL_DISRUPTED,
+    FOREVER,
+    STUBBORN,
+    conditions,
+    create,
+    deaf,
+    event,
+    exit_rule,
+    pods,
+    read,
+    ready,
+    statuses,
+    terminating,
+    true,
+)
 from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
 
 pytestmark = pytest.mark.unit
 
-_FAIL_DISRUPTED = {
-    "rules": [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-}
-_ONCE = {"backoffLimit": 0, "completions": 1, "parallelism": 1, "podReplacementPolicy": "Failed"}
+_OVER_LIMIT = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_TOO_LATE = ("True", "DeadlineExceeded", "Job was active longer than specified deadline")
+_REACHED = ("True", "CompletionsReached", "Reached expected number of succeeded pods")
 
 
 @pytest.fixture
@@ -31,72 +46,44 @@ async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
         yield found
 
 
-def job(script: str, **spec: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": IMAGE, "command": ["sh", "-c", script]}
-    template = {"spec": {"restartPolicy": "Never", "containers": [container], "terminationGracePeriodSeconds": 1}}
-    return {"metadata": {"name": "j"}, "spec": {"template": template, **_ONCE, **spec}}
-
-
-async def create(api: client.ApiClient, script: str, **spec: Any) -> None:
-    await client.BatchV1Api(api).create_namespaced_job(NAMESPACE, job(script, **spec))
-
-
-async def read(api: client.ApiClient) -> Any:
-    return await client.BatchV1Api(api).read_namespaced_job("j", NAMESPACE)
-
-
-async def pods(api: client.ApiClient) -> list[Any]:
-    found = await client.CoreV1Api(api).list_namespaced_pod(NAMESPACE, label_selector="job-name=j")
-    return list(found.items)
-
-
-async def true(api: client.ApiClient, *kinds: str) -> Any:
-    """The Job once all these conditions are true."""
-
-    async def look() -> Any:
-        found = await read(api)
-        held = {one.type for one in found.status.conditions or () if one.status == "True"}
-        return found if held.issuperset(kinds) else None
-
-    return await until(look)
-
-
-async def running(api: client.ApiClient) -> Any:
-    """The Job once its pod is ready."""
-
-    async def look() -> Any:
-        found = await read(api)
-        return found if found.status.ready else None
-
-    return await until(look)
-
-
-def reasons(found: Any) -> dict[str, str]:
-    return {one.type: one.reason for one in found.status.conditions if one.status == "True"}
-
-
-async def events(api: client.ApiClient) -> set[str]:
-    found = await client.CoreV1Api(api).list_namespaced_event(NAMESPACE)
-    return {one.reason for one in found.items if one.involved_object.kind == "Job"}
-
-
 async def test_succeeded_job_is_complete(api: client.ApiClient) -> None:
     await create(api, "exit 0")
-    found = await true(api, "SuccessCriteriaMet", "Complete")
-    assert reasons(found) == {"SuccessCriteriaMet": "CompletionsReached", "Complete": "CompletionsReached"}
-    assert (found.status.succeeded, found.status.active, found.status.completion_time is None) == (1, 0, False)
-    assert {"SuccessfulCreate", "Completed"} <= await events(api)
+    found = await true(api, "Complete")
+    assert conditions(found) == [("SuccessCriteriaMet", *_REACHED), ("Complete", *_REACHED)]
+    status = found.status
+    assert (status.succeeded, status.failed, status.active, status.ready, status.terminating) == (1, None, None, 0, 0)
+    assert status.completion_time == status.conditions[1].last_transition_time and status.start_time
+    assert await event(api, "Completed") == ("Normal", "Job completed")
     [pod] = await pods(api)
     assert pod.metadata.finalizers is None, "a counted pod is released"
+    assert await event(api, "SuccessfulCreate") == ("Normal", f"Created pod: {pod.metadata.name}")
 
 
 async def test_failed_job_keeps_its_pod(api: client.ApiClient) -> None:
     await create(api, "exit 3")
-    found = await true(api, "FailureTarget", "Failed")
-    assert set(reasons(found).values()) == {"BackoffLimitExceeded"}
-    assert (found.status.failed, found.status.completion_time) == (1, None)
+    found = await true(api, "Failed")
+    assert conditions(found) == [("FailureTarget", *_OVER_LIMIT), ("Failed", *_OVER_LIMIT)]
+    assert (found.status.failed, found.status.succeeded, found.status.completion_time) == (1, None, None)
+    assert await event(api, "BackoffLimitExceeded") == ("Warning", _OVER_LIMIT[2])
     [pod] = await pods(api)
     assert pod.status.phase == "Failed"
+
+
+async def test_ended_pod_is_listed_before_it_is_counted(api: client.ApiClient) -> None:
+    await create(api, "exit 3")
+    seen = await statuses(api, "Failed")
+    [pod] = await pods(api)
+    [interim] = [one for one in seen if one.get("uncountedTerminatedPods")]
+    assert interim["uncountedTerminatedPods"] == {"failed": [pod.metadata.uid]} and "failed" not in interim
+    assert [one["type"] for one in interim["conditions"]] == ["FailureTarget"]
+    assert seen[-1]["uncountedTerminatedPods"] == {} and seen[-1]["failed"] == 1
+
+
+async def test_status_leaves_out_counts_of_zero(api: client.ApiClient) -> None:
+    await create(api, FOREVER)
+    await ready(api)
+    seen = (await read(api)).status
+    assert (seen.active, seen.ready, seen.terminating, seen.succeeded, seen.failed) == (1, 1, 0, None, None)
 
 
 async def test_failed_pod_is_replaced_up_to_the_limit(api: client.ApiClient) -> None:
@@ -105,9 +92,16 @@ async def test_failed_pod_is_replaced_up_to_the_limit(api: client.ApiClient) -> 
     assert (found.status.failed, len(await pods(api))) == (3, 3)
 
 
+async def test_restarts_of_containers_reach_the_limit(api: client.ApiClient) -> None:
+    await create(api, "exit 3", policy="OnFailure", backoffLimit=1)
+    found = await true(api, "Failed")
+    assert conditions(found)[-1] == ("Failed", *_OVER_LIMIT)
+    assert found.status.failed == 1, "the pod that still ran"
+
+
 async def test_ready_counts_running_pods_only(world: TestCluster, api: client.ApiClient) -> None:
     world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
-    await create(api, "sleep 1000")
+    await create(api, FOREVER)
 
     async def waits() -> Any:
         found = await read(api)
@@ -116,120 +110,133 @@ async def test_ready_counts_running_pods_only(world: TestCluster, api: client.Ap
     found = await until(waits)
     assert (found.status.active, found.status.ready) == (1, 0)
     world.control.schedulable()
-    found = await running(api)
+    found = await ready(api)
     assert (found.status.active, found.status.ready) == (1, 1)
 
 
-async def test_disrupted_pod_fails_the_job_by_policy(world: TestCluster, api: client.ApiClient) -> None:
-    await create(api, "sleep 1000", podFailurePolicy=_FAIL_DISRUPTED, backoffLimit=6)
-    await running(api)
+async def test_terminating_pod_delays_the_final_condition(api: client.ApiClient) -> None:
+    await create(api, STUBBORN, activeDeadlineSeconds=1)
+    found = await terminating(api)
+    assert conditions(found) == [("FailureTarget", *_TOO_LATE)]
+    assert (found.status.active, found.status.ready, found.status.failed) == (None, 0, 1)
     [pod] = await pods(api)
-    world.control.preempt(NAMESPACE, pod.metadata.name)
+    assert await event(api, "SuccessfulDelete") == ("Normal", f"Deleted pod: {pod.metadata.name}")
     found = await true(api, "Failed")
-    [told] = [one for one in found.status.conditions if one.type == "Failed"]
-    sentence = f"Pod {NAMESPACE}/{pod.metadata.name} has condition DisruptionTarget matching FailJob rule at index 0"
-    assert (told.reason, told.message) == ("PodFailurePolicy", sentence)
+    assert conditions(found)[-1] == ("Failed", *_TOO_LATE) and found.status.terminating == 0
+    assert await event(api, "DeadlineExceeded") == ("Warning", _TOO_LATE[2])
 
 
-async def test_pod_of_a_lost_node_is_counted(world: TestCluster, api: client.ApiClient) -> None:
-    await create(api, "sleep 1000", podFailurePolicy=_FAIL_DISRUPTED)
-    await running(api)
-    world.control.lose_node("node-0")
+# podFailurePolicy
+
+
+async def failed_by_policy(api: client.ApiClient, sentence: str) -> Any:
     found = await true(api, "Failed")
-    assert (reasons(found)["Failed"], found.status.failed) == ("PodFailurePolicy", 1)
+    told_once = ("True", "PodFailurePolicy", sentence)
+    assert conditions(found) == [("FailureTarget", *told_once), ("Failed", *told_once)]
+    return found
 
 
-async def test_deleted_pod_is_not_replaced_before_its_end(world: TestCluster, api: client.ApiClient) -> None:
-    await create(api, "trap '' TERM; sleep 1000", backoffLimit=1)
-    await running(api)
+async def test_exit_code_fails_the_job_by_policy(api: client.ApiClient) -> None:
+    policy = {"rules": [exit_rule("Ignore", 4), exit_rule("FailJob", 3)]}
+    await create(api, "exit 3", podFailurePolicy=policy, backoffLimit=6)
+    await true(api, "Failed")
     [pod] = await pods(api)
-    world.control.delete("pods", NAMESPACE, pod.metadata.name)
+    where = f"{NAMESPACE}/{pod.metadata.name}"
+    sentence = f"Container c for pod {where} failed with exit code 3 matching FailJob rule at index 1"
+    found = await failed_by_policy(api, sentence)
+    assert found.status.failed == 1
 
-    async def terminates() -> Any:
-        found = await read(api)
-        return found if found.status.terminating else None
 
-    found = await until(terminates)
-    alive = [one for one in await pods(api) if one.status.phase not in ("Succeeded", "Failed")]
-    assert (found.status.terminating, len(alive)) == (1, 1)
+async def test_exit_code_of_an_init_container_matches(api: client.ApiClient) -> None:
+    init = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "exit 5"]}
+    main = {"name": "c", "image": IMAGE, "command": ["true"]}
+    template = {"spec": {"restartPolicy": "Never", "initContainers": [init], "containers": [main]}}
+    rule = {"action": "FailJob", "onExitCodes": {"containerName": "first", "operator": "NotIn", "values": [1]}}
+    await create(api, "", template=template, podFailurePolicy={"rules": [rule]}, backoffLimit=6)
+    await true(api, "Failed")
+    [pod] = await pods(api)
+    where = f"{NAMESPACE}/{pod.metadata.name}"
+    await failed_by_policy(
+        api, f"Container first for pod {where} failed with exit code 5 matching FailJob rule at index 0"
+    )
+
+
+async def test_ignored_failure_is_not_counted(api: client.ApiClient) -> None:
+    await create(api, "exit 3", podFailurePolicy={"rules": [exit_rule("Ignore", 3), exit_rule("FailJob", 3)]})
 
     async def is_replaced() -> bool:
-        return [one.metadata.name for one in await pods(api)] not in ([], [pod.metadata.name])
+        return len(await pods(api)) > 1
 
     await until(is_replaced)
+    found = await read(api)
+    assert (found.status.failed, conditions(found)) == (None, [])
 
 
-async def test_suspended_job_loses_its_pods_and_is_not_failed(world: TestCluster, api: client.ApiClient) -> None:
-    await create(api, "sleep 1000", podFailurePolicy=_FAIL_DISRUPTED)
-    await running(api)
-    world.control.suspend(NAMESPACE, "j")
-    found = await true(api, "Suspended")
-    assert (found.status.active, found.status.failed) == (0, None)
-
-    async def has_none() -> bool:
-        return await pods(api) == []
-
-    await until(has_none)
-    world.control.suspend(NAMESPACE, "j", False)
-    found = await running(api)
-    assert [one.reason for one in found.status.conditions if one.type == "Suspended"] == ["JobResumed"]
-    assert {"Suspended", "Resumed"} <= await events(api)
+async def test_counted_failure_reaches_the_limit(api: client.ApiClient) -> None:
+    await create(api, "exit 3", podFailurePolicy={"rules": [exit_rule("Count", 3), exit_rule("FailJob", 3)]})
+    assert conditions(await true(api, "Failed"))[-1] == ("Failed", *_OVER_LIMIT)
 
 
-async def test_job_created_suspended_has_no_pod(api: client.ApiClient) -> None:
-    await create(api, "exit 0", suspend=True)
-    found = await true(api, "Suspended")
-    assert (await pods(api), found.status.start_time) == ([], None)
+async def test_preempted_pod_fails_the_job_by_policy(world: TestCluster, api: client.ApiClient) -> None:
+    await create(api, FOREVER, podFailurePolicy=FAIL_DISRUPTED, backoffLimit=6)
+    await ready(api)
+    [pod] = await pods(api)
+    world.control.preempt(NAMESPACE, pod.metadata.name)
+    where = f"{NAMESPACE}/{pod.metadata.name}"
+    await failed_by_policy(api, f"Pod {where} has condition DisruptionTarget matching FailJob rule at index 0")
 
 
-async def test_refused_pod_is_an_event_of_the_job(world: TestCluster, api: client.ApiClient) -> None:
-    quota = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "0"}}}
-    await client.CoreV1Api(api).create_namespaced_resource_quota(NAMESPACE, quota)
-    await create(api, "exit 0")
-
-    async def is_told() -> bool:
-        return "FailedCreate" in await events(api)
-
-    await until(is_told)
-    await client.CoreV1Api(api).delete_namespaced_resource_quota("team", NAMESPACE)
-    await true(api, "Complete")
-
-
-async def test_deadline_ends_the_job(api: client.ApiClient) -> None:
-    await create(api, "sleep 1000", activeDeadlineSeconds=1)
+async def test_pod_evicted_by_its_node_is_disrupted(world: TestCluster, api: client.ApiClient) -> None:
+    await create(api, FOREVER, podFailurePolicy=FAIL_DISRUPTED, backoffLimit=6)
+    await ready(api)
+    [pod] = await pods(api)
+    world.control.evict(NAMESPACE, pod.metadata.name)
     found = await true(api, "Failed")
-    assert reasons(found) == {"FailureTarget": "DeadlineExceeded", "Failed": "DeadlineExceeded"}
+    assert conditions(found)[-1][2] == "PodFailurePolicy"
+    [pod] = await pods(api)
+    [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
+    message = "The node was low on resource: memory."
+    assert (condition.reason, condition.message, pod.status.reason) == ("TerminationByKubelet", message, "Evicted")
 
 
-async def test_ended_job_is_removed_after_its_ttl(api: client.ApiClient) -> None:
-    await create(api, "exit 0", ttlSecondsAfterFinished=0)
-
-    async def is_gone() -> bool:
-        return (await client.BatchV1Api(api).list_namespaced_job(NAMESPACE)).items == [] and await pods(api) == []
-
-    await until(is_gone)
-
-
-async def test_deleted_job_takes_its_pods_with_it(api: client.ApiClient) -> None:
-    await create(api, "sleep 1000")
-    await running(api)
-    await client.BatchV1Api(api).delete_namespaced_job("j", NAMESPACE, propagation_policy="Background")
-
-    async def is_gone() -> bool:
-        return await pods(api) == []
-
-    await until(is_gone)
+async def test_pod_evicted_by_the_api_is_disrupted(api: client.ApiClient) -> None:
+    await create(api, STUBBORN, podFailurePolicy=FAIL_DISRUPTED, backoffLimit=6)
+    pod = await deaf(api)
+    eviction = {"metadata": {"name": pod.metadata.name, "namespace": NAMESPACE}}
+    await client.CoreV1Api(api).create_namespaced_pod_eviction(pod.metadata.name, NAMESPACE, eviction)
+    [pod] = await pods(api)
+    [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
+    assert (condition.reason, condition.message) == ("EvictionByEvictionAPI", "Eviction API: evicting")
+    assert conditions(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"backoffLimit": -1},
-        {"podFailurePolicy": _FAIL_DISRUPTED, "podReplacementPolicy": "TerminatingOrFailed"},
-        {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-    ],
-)
-async def test_invalid_job_is_refused(api: client.ApiClient, spec: dict[str, Any]) -> None:
-    with pytest.raises(client.ApiException) as caught:
-        await create(api, "exit 0", **spec)
-    assert caught.value.status == 422
+async def test_pod_of_a_lost_node_is_disrupted(world: TestCluster, api: client.ApiClient) -> None:
+    await create(api, FOREVER, podFailurePolicy=FAIL_DISRUPTED)
+    await ready(api)
+    world.control.lose_node("node-0")
+    found = await true(api, "Failed")
+    assert (conditions(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)
+
+
+async def test_pod_of_an_isolated_node_never_ends(world: TestCluster, api: client.ApiClient) -> None:
+    """The Job neither fails nor gets another pod until the node is back, or removed."""
+    await create(api, FOREVER, podFailurePolicy=FAIL_DISRUPTED, backoffLimit=6)
+    await ready(api)
+    world.control.isolate_node("node-0")
+    found = await terminating(api)
+    assert (found.status.active, found.status.ready, found.status.terminating, conditions(found)) == (None, 0, 1, [])
+    [pod] = await pods(api)
+    [condition] = [one for one in pod.status.conditions if one.type == "DisruptionTarget"]
+    assert (condition.reason, pod.status.phase) == ("DeletionByTaintManager", "Running")
+    world.control.lose_node("node-0")
+    assert conditions(await true(api, "Failed"))[-1][2] == "PodFailurePolicy"
+
+
+async def test_pod_ends_when_its_isolated_node_is_back(world: TestCluster, api: client.ApiClient) -> None:
+    await create(api, FOREVER, podFailurePolicy=FAIL_DISRUPTED, backoffLimit=6)
+    await ready(api)
+    world.control.isolate_node("node-0")
+    await terminating(api)
+    world.control.find_node("node-0")
+    found = await true(api, "Failed")
+    assert (conditions(found)[-1][2], found.status.failed) == ("PodFailurePolicy", 1)

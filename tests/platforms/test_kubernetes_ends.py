@@ -209,9 +209,11 @@ async def test_cancelled_job_with_a_finalizer_ends(tmp_path: Path, kind: str) ->
         await world.gone_there(handle)
 
 
-@pytest.mark.parametrize("kind", ["tfjobs", "pytorchjobs"])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("tfjobs", "FailedCreatePod"), ("pytorchjobs", "FailedCreatePod"), ("jobs", "FailedCreate")]
+)
 async def test_pods_denied_by_a_policy_reject_the_job(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, kind: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The operator repeats the call for good."""
     monkeypatch.setattr(job_memory, "_DENIED_S", 0.5)
@@ -220,5 +222,5 @@ async def test_pods_denied_by_a_policy_reject_the_job(
         handle = await accepted(world, platform, "a")
         await waiting(world, platform, handle, lambda wait: "no latest tags" in wait.sentence)
         report = await seen(world, platform, handle, JobState.FAILED)
-        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, "FailedCreatePod")
+        assert (report.cause, report.native_reason) == (Reason.SUBMIT_REJECTED, reason)
         assert 'webhook "policy.example.com" denied the request: no latest tags' in report.message

@@ -53,6 +53,8 @@ _NO_ROOM = "OutOf"
 #: The reason of a pod or Job that exceeded its own time limit, and the next step.
 TOO_LONG = "DeadlineExceeded"
 RAISE_LIMIT = "raise activeDeadlineSeconds in the pod template, or in the policy of the cluster that sets it"
+#: The reason of a deleted pod.
+DELETED = "Deleted"
 #: Exit codes of a container that a kubelet ended: by SIGTERM, and by SIGKILL after the grace period.
 _ENDED_BY_KUBELET = (143, 137)
 #: Events that an operator sends for every job; they do not explain a wait.
@@ -149,7 +151,7 @@ def _deleted(pod: Object) -> str:
     if not pod["metadata"].get("deletionTimestamp"):
         return ""
     codes = [ended.get("exitCode") for one in _statuses(pod.get("status") or {}) if (ended := _terminated(one))]
-    return "" if any(code and code not in _ENDED_BY_KUBELET for code in codes) else "Deleted"
+    return "" if any(code and code not in _ENDED_BY_KUBELET for code in codes) else DELETED
 
 
 def _refused(status: Object) -> str:

@@ -127,11 +127,15 @@ class JobMemory:
             return self._pending(found, now_s)
         return self._taken(found, now_s)
 
+    @property
+    def _is_being_deleted(self) -> bool:
+        """Whether its object waits for the end of its pods, or for a finalizer."""
+        return bool((self.object or {}).get("metadata", {}).get("deletionTimestamp"))
+
     def _gone_since(self, now_s: float) -> float | None:
         """Time since which its object is gone, or was deleted here and is kept by a finalizer; None: neither."""
         if self.removed_s is None and self.is_cancelled and self._kept_s is None:
-            is_ending = (self.object or {}).get("metadata", {}).get("deletionTimestamp")
-            self._kept_s = now_s if is_ending else None
+            self._kept_s = now_s if self._is_being_deleted else None
         return self._kept_s if self.removed_s is None else self.removed_s
 
     def _suspended(self, found: Observation, job: Object) -> Observation:
@@ -169,6 +173,8 @@ class JobMemory:
         left_s = self._taken_s + _NOTICED_S - now_s
         if left_s > 0:
             return found, left_s
+        if self._is_being_deleted:
+            return self._deleted(found), None
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED,
@@ -210,6 +216,8 @@ class JobMemory:
             return dataclasses.replace(
                 found, cause=found.cause or evidence.CAUSES.get(found.native_reason), place=where
             )
+        if end.reason == evidence.DELETED and self._is_being_deleted and not was_taken and not self.is_cancelled:
+            return self._deleted(found)
         native = found.native_reason if end.reason in ("", "Error", "Failed") else end.reason
         message = "; ".join(filter(None, (found.message.rstrip("."), end.sentence)))
         return dataclasses.replace(
@@ -241,12 +249,14 @@ class JobMemory:
             return running, since_s + grace_s + _ENDING_S - now_s
         if self.is_cancelled:
             return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None
-        if self.was_deleted:
-            sentence = f"{self.object and self.object.get('kind')} {self.name} was deleted in the cluster"
-            return Observation(
-                state=JobState.CANCELLED, native_reason="Deleted", message=sentence, started_ms=found.started_ms
-            ), None
-        return _LOST, None
+        return (self._deleted(found) if self.was_deleted else _LOST), None
+
+    def _deleted(self, found: Observation) -> Observation:
+        """The report on a job that others deleted."""
+        sentence = f"{self.object and self.object.get('kind')} {self.name} was deleted in the cluster"
+        return Observation(
+            state=JobState.CANCELLED, native_reason="Deleted", message=sentence, started_ms=found.started_ms
+        )
 
     def _pending(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         if self.object is not None and kueue.is_suspended(self.object):

@@ -7,7 +7,8 @@ import binascii
 import re
 from typing import Any
 
-from tests.fakes.kubernetes import built_in_schemas, jobs, refusals, schemas
+from tests.fakes.kubernetes import built_in_schemas, refusals, schemas
+from tests.fakes.kubernetes.jobs import rules
 from tests.fakes.kubernetes.kinds import JOBS, Kind
 from tests.fakes.kubernetes.store import Object
 
@@ -58,7 +59,7 @@ def require_valid(kind: Kind, obj: Object) -> None:
     if kind.key == "pods":
         wrong += _pod(obj["spec"], "spec")
     elif kind.key == JOBS.key:
-        wrong += [*jobs.faults(obj), *_pod(obj["spec"]["template"]["spec"], "spec.template.spec")]
+        wrong += [*rules.faults(obj), *_pod(obj["spec"]["template"]["spec"], "spec.template.spec")]
     elif kind.key == "secrets":
         wrong += _secret(obj)
     elif kind.kind in ("TFJob", "PyTorchJob"):

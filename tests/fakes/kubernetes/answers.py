@@ -11,6 +11,9 @@ from tests.fakes.kubernetes import defaults, refusals, requests
 from tests.fakes.kubernetes.access import User
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.fakes.kubernetes.discovery import as_table
+from tests.fakes.kubernetes.jobs import kind as jobs
+from tests.fakes.kubernetes.kinds import JOBS
+from tests.fakes.kubernetes.kubelet import statuses
 from tests.fakes.kubernetes.requests import Target
 from tests.fakes.kubernetes.store import Object
 
@@ -118,8 +121,9 @@ class Answers:
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
         options = await self._options(request)
         obj, gone = self._verbs.delete(target.kind, target.namespace, target.name, options)
+        self._warn_of_orphans(target, options)
         if not gone or target.kind.key == "pods":
-            return web.json_response(obj)
+            return self._written(obj)
         metadata = obj["metadata"]
         details = {
             "name": metadata["name"],
@@ -128,7 +132,11 @@ class Answers:
             "uid": metadata["uid"],
         }
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-        return web.json_response(status)
+        return self._written(status)
+
+    def _warn_of_orphans(self, target: Target, options: dict[str, Any]) -> None:
+        if target.kind.key == JOBS.key and not options.keys() & {"propagationPolicy", "orphanDependents"}:
+            self._verbs.warnings.append(jobs.ORPHANING)
 
     async def _deletecollection(self, request: web.Request, target: Target) -> web.Response:
         if target.kind.namespaced and not target.namespace:
@@ -145,12 +153,17 @@ class Answers:
         ]
         kind = target.kind
         metadata = {"resourceVersion": str(self._cluster.store.revision)}
-        return web.json_response(
+        self._warn_of_orphans(target, options)
+        return self._written(
             {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata, "items": items}
         )
 
     async def _evict(self, request: web.Request, target: Target) -> web.Response:
         given = await requests.body(request)
+        pod = self._verbs.get(target.kind, target.namespace, target.name)
+        told = statuses.condition("DisruptionTarget", True, "EvictionByEvictionAPI", "Eviction API: evicting")
+        held = statuses.conditions(pod["status"].get("conditions") or [], [told])
+        self._verbs.set_status(target.kind, target.namespace, target.name, {**pod["status"], "conditions": held})
         self._verbs.delete(target.kind, target.namespace, target.name, (given or {}).get("deleteOptions"))
         return web.json_response(
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}, status=201

@@ -9,18 +9,20 @@ import logging
 import re
 from pathlib import Path
 
-from tests.fakes.kubernetes import definitions, jobs
+from tests.fakes.kubernetes import definitions
 from tests.fakes.kubernetes.access import Rules, Tokens, of_account
 from tests.fakes.kubernetes.audit import Audit
 from tests.fakes.kubernetes.certificates import Authority
 from tests.fakes.kubernetes.collector import Collector
 from tests.fakes.kubernetes.controllers import kueue
 from tests.fakes.kubernetes.controllers.adaptdl import AdaptDLJobController
-from tests.fakes.kubernetes.controllers.batch_job import BatchJobController
+from tests.fakes.kubernetes.controllers.batch.controller import BatchJobController
+from tests.fakes.kubernetes.controllers.batch.time_to_live import TimeToLiveController
 from tests.fakes.kubernetes.controllers.everyday import Everyday
 from tests.fakes.kubernetes.controllers.framework import FrameworkController
 from tests.fakes.kubernetes.controllers.kueue import KueueController
 from tests.fakes.kubernetes.controllers.loop import Controller
+from tests.fakes.kubernetes.controllers.pod_collector import PodCollector
 from tests.fakes.kubernetes.controllers.pytorch import PyTorchJobController
 from tests.fakes.kubernetes.controllers.tensorflow import TFJobController
 from tests.fakes.kubernetes.faults import Faults
@@ -65,7 +67,7 @@ class Cluster:
         self.kinds = Kinds()
         self.verbs = Verbs(self.store, self.kinds)
         self.verbs.unknown_fields = settings.unknown_fields
-        self.verbs.absent_job_fields = jobs.absent(settings.minor_version)
+        self.verbs.minor_version = settings.minor_version
         self.tokens, self.rules = Tokens(folder / "tokens.json"), Rules(self.store)
         self.pages, self.watches, self.faults = Pages(), Watches(self.store), Faults()
         self.watches.bookmark_every = settings.bookmark_every
@@ -73,6 +75,8 @@ class Cluster:
         self.images, self.pretences = Images(self.verbs), Pretences()
         self.forks = Forks()
         self.lost_nodes: set[str] = set()
+        #: Nodes that run on, but cannot reach the server.
+        self.isolated_nodes: set[str] = set()
         #: Local folders that all containers see, for communication with tests.
         self.shared: list[Path] = []
         self.unschedulable: dict[str, str] = {}
@@ -86,6 +90,8 @@ class Cluster:
         self._number = 0
         self.logs, self.execs, self.nodes = Logs(self), Execs(self), node.Nodes(self)
         self.controllers = {each.kind_name: each(self) for each in _CONTROLLERS} if settings.controllers else {}
+        if settings.controllers:
+            self.controllers["Job time to live"] = TimeToLiveController(self)
         #: Kueue's controller of each kind of jobs.
         self.kueue = {name: KueueController(self, name) for name in kueue.QUEUED_KINDS} if settings.kueue else {}
         self.controllers |= {f"Kueue {name}": each for name, each in self.kueue.items()}
@@ -93,7 +99,7 @@ class Cluster:
 
     async def start(self) -> None:
         self._populate()
-        works = [Collector(self.verbs), Everyday(self), self.nodes, *self.controllers.values()]
+        works = [Collector(self.verbs), Everyday(self), PodCollector(self), self.nodes, *self.controllers.values()]
         self._tasks = [asyncio.create_task(each.run(), name=type(each).__name__) for each in works]
         for task in self._tasks:
             task.add_done_callback(_tell_of_error)

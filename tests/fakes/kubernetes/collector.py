@@ -46,9 +46,10 @@ class Collector:
                 self._delete(key, obj, "Background")
         for key, obj in everything:
             if "deletionTimestamp" in obj["metadata"]:
-                self._finish(key, obj, dependants.get(obj["metadata"]["uid"], []))
+                self._finish(key, obj, dependants)
 
-    def _finish(self, key: str, obj: Object, dependants: list[tuple[str, Object]]) -> None:
+    def _finish(self, key: str, obj: Object, all_dependants: dict[str, list[tuple[str, Object]]]) -> None:
+        dependants = all_dependants.get(obj["metadata"]["uid"], [])
         finalizers = obj["metadata"].get("finalizers") or []
         if key == "namespaces":
             self._empty(obj)
@@ -58,7 +59,8 @@ class Collector:
             self._drop_finalizer(key, obj, ORPHAN)
         elif FOREGROUND in finalizers:
             for at, dependant in dependants:
-                self._delete(at, dependant, "Foreground")
+                is_owner = dependant["metadata"]["uid"] in all_dependants
+                self._delete(at, dependant, "Foreground" if is_owner else "Background")
             if not any(self._blocks(at, each, obj["metadata"]["uid"]) for at, each in dependants):
                 self._drop_finalizer(key, obj, FOREGROUND)
 
@@ -93,7 +95,8 @@ class Collector:
 
     def _orphan(self, key: str, obj: Object, uid: str) -> None:
         metadata = dict(obj["metadata"])
-        metadata["ownerReferences"] = [owner for owner in metadata["ownerReferences"] if owner["uid"] != uid]
+        left = [owner for owner in metadata.pop("ownerReferences") if owner["uid"] != uid]
+        metadata |= {"ownerReferences": left} if left else {}
         address = (metadata.get("namespace", ""), metadata["name"])
         if self._verbs.store.get(key, address) is not None:
             self._verbs.store.put(key, address, {**obj, "metadata": metadata})

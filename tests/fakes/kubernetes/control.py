@@ -6,6 +6,7 @@ If the server runs in the test's own process, call the methods of `Control` dire
 from __future__ import annotations
 
 import asyncio
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +66,8 @@ class Control:
         cluster.unschedulable.clear()
         cluster.rejected.clear()
         cluster.verbs.webhooks.clear()
-        cluster.lost_nodes.clear()
-        cluster.nodes.wake()
+        for node in {*cluster.lost_nodes, *cluster.isolated_nodes}:
+            cluster.nodes.find(node)
 
     def break_watches(self) -> None:
         self._cluster.watches.break_all()
@@ -131,7 +132,9 @@ class Control:
         self._cluster.pretences.add(Pretence(selector, forked=True))
 
     def evict(self, namespace: str, name: str, message: str = "The node was low on resource: memory.") -> None:
-        self._life(namespace, name).fail("Evicted", message)
+        told = statuses.condition("DisruptionTarget", True, "TerminationByKubelet", message)
+        self._life(namespace, name).fail("Evicted", message, told)
+        self._cluster.verbs.event(self._cluster.verbs.get(PODS, namespace, name), "Evicted", message, "Warning")
 
     def oom_kill(self, namespace: str, name: str, container: str = "") -> None:
         life = self._life(namespace, name)
@@ -189,7 +192,8 @@ class Control:
         told = statuses.condition("DisruptionTarget", True, "PreemptionByScheduler", message)
         held = statuses.conditions(pod["status"].get("conditions") or [], [told])
         verbs.set_status(PODS, namespace, name, {**pod["status"], "conditions": held})
-        verbs.event(pod, "Preempted", "Preempted by pod important on node node-0", source="default-scheduler")
+        told_by_event = f"Preempted by pod {uuid.uuid4()} on node {pod['spec'].get('nodeName', '')}"
+        verbs.event(pod, "Preempted", told_by_event, source="default-scheduler")
         verbs.delete(PODS, namespace, name)
 
     def suspend(self, namespace: str, name: str, is_suspended: bool = True) -> None:
@@ -199,11 +203,15 @@ class Control:
 
     def delete(self, resource: str, namespace: str, name: str) -> None:
         """Delete an object like kubectl, without a check of rights."""
-        self._cluster.verbs.delete(self._kind(resource), namespace, name)
+        self._cluster.verbs.delete(self._kind(resource), namespace, name, {"propagationPolicy": "Background"})
 
     def lose_node(self, name: str) -> None:
         """Lose a node: its pods are marked, and removed by force."""
         self._cluster.nodes.lose(name)
+
+    def isolate_node(self, name: str) -> None:
+        """Cut a node off: its pods are deleted, but they run on there and never end, until it is found or lost."""
+        self._cluster.nodes.isolate(name)
 
     def find_node(self, name: str) -> None:
         self._cluster.nodes.find(name)

@@ -7,7 +7,7 @@ import datetime
 import secrets
 from typing import Any
 
-from tests.fakes.kubernetes import jobs
+from tests.fakes.kubernetes.jobs import kind as jobs
 from tests.fakes.kubernetes.kinds import JOBS, Kind
 from tests.fakes.kubernetes.store import Object
 
@@ -17,9 +17,17 @@ def now(later_s: float = 0) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def suffix(length: int = 5) -> str:
-    """Complete a `generateName`."""
+_LONGEST_NAME, _SUFFIX = 63, 5
+
+
+def suffix(length: int = _SUFFIX) -> str:
+    """Random characters of a generated name."""
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(length))
+
+
+def generated_name(base: str) -> str:
+    """Complete the first 58 characters of a `generateName`."""
+    return base[: _LONGEST_NAME - _SUFFIX] + suffix()
 
 
 def filled(kind: Kind, obj: Object) -> Object:
@@ -27,7 +35,8 @@ def filled(kind: Kind, obj: Object) -> Object:
     if kind.key == "pods":
         return {**obj, "spec": _pod(obj["spec"]), "status": {"phase": "Pending", "qosClass": _quality(obj["spec"])}}
     if kind.key == JOBS.key:
-        return jobs.filled(obj)
+        pod_spec = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+        return jobs.filled(obj, _pod_spec(pod_spec))
     if kind.key == "secrets":
         return _secret(obj)
     if kind.key == "persistentvolumeclaims":
@@ -50,15 +59,10 @@ def _secret(obj: Object) -> Object:
 def _pod(spec: dict[str, Any]) -> dict[str, Any]:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
         "enableServiceLinks": True,
         "priority": 0,
         "preemptionPolicy": "PreemptLowerPriority",
-        **spec,
+        **_pod_spec(spec),
         "serviceAccountName": account,
         "serviceAccount": account,
     }
@@ -66,7 +70,7 @@ def _pod(spec: dict[str, Any]) -> dict[str, Any]:
     mounted = spec.get("automountServiceAccountToken") is not False
     for name in ("initContainers", "containers"):
         if name in spec:
-            spec[name] = [_container(each, volume if mounted else None) for each in spec[name]]
+            spec[name] = [_with_account(each, volume if mounted else None) for each in spec[name]]
     if mounted:
         spec["volumes"] = [*(spec.get("volumes") or []), _account_volume(volume)]
     unreachable = ("not-ready", "unreachable")
@@ -83,21 +87,43 @@ def _pod(spec: dict[str, Any]) -> dict[str, Any]:
 ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def _container(container: Object, account_volume: str | None) -> Object:
+def _pod_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    """Defaults of a pod and of a pod template."""
+    filled_in = {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+        **spec,
+    }
+    for name in ("initContainers", "containers"):
+        if name in spec:
+            filled_in[name] = [_container(each) for each in spec[name] or ()]
+    return filled_in
+
+
+def _container(container: Object) -> Object:
     image = container.get("image", "")
     tag = image.rsplit("/", 1)[-1].partition(":")[2]
-    resources = dict(container.get("resources") or {})
-    if resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
     filled_in = {
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "File",
         "imagePullPolicy": "Always" if tag in ("", "latest") else "IfNotPresent",
         **container,
-        "resources": _as_texts(resources),
+        "resources": _as_texts(dict(container.get("resources") or {})),
     }
     if "ports" in container:
         filled_in["ports"] = [{"protocol": "TCP", **port} for port in container["ports"] or []]
+    return filled_in
+
+
+def _with_account(container: Object, account_volume: str | None) -> Object:
+    """A container of a pod: its limits are also requests, and it mounts the token of its account."""
+    resources = dict(container["resources"])
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    filled_in = {**container, "resources": resources}
     mounts = container.get("volumeMounts") or []
     if account_volume and all(mount["mountPath"] != ACCOUNT_PATH for mount in mounts):
         mounts = [*mounts, {"name": account_volume, "readOnly": True, "mountPath": ACCOUNT_PATH}]

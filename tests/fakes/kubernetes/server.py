@@ -11,11 +11,12 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.fakes.kubernetes import access, discovery, jobs, kubeconfig, refusals, requests
+from tests.fakes.kubernetes import access, discovery, kubeconfig, refusals, requests
 from tests.fakes.kubernetes.access import MASTERS, User
 from tests.fakes.kubernetes.answers import Answers
 from tests.fakes.kubernetes.cluster import Cluster
 from tests.fakes.kubernetes.control import Control
+from tests.fakes.kubernetes.jobs import kind as jobs
 from tests.fakes.kubernetes.kubeconfig import Credentials
 from tests.fakes.kubernetes.settings import Settings
 

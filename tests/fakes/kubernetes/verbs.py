@@ -6,7 +6,8 @@ import logging
 import uuid
 from typing import Any
 
-from tests.fakes.kubernetes import admission, defaults, jobs, patches, pod_admission, quotas, refusals, selectors
+from tests.fakes.kubernetes import admission, changes, defaults, patches, pod_admission, quotas, refusals, selectors
+from tests.fakes.kubernetes.jobs import kind as jobs
 from tests.fakes.kubernetes.kinds import DEFINITIONS, EVENTS, JOBS, Kind, Kinds, of_definition
 from tests.fakes.kubernetes.store import Change, Object, Store
 from tests.fakes.kubernetes.webhooks import Webhooks
@@ -25,8 +26,8 @@ class Verbs:
         #: "prune" as a real server, or "refuse": 422 on unknown fields.
         self.unknown_fields = "prune"
         self.webhooks = Webhooks()
-        #: Fields of a Job's spec that this version of the server lacks.
-        self.absent_job_fields: frozenset[str] = frozenset()
+        #: Version of the server, on which the fields of Jobs depend.
+        self.minor_version = 32
         #: Names of written events; repeated ones are counted.
         self._told: dict[tuple[str, str, str, str], str] = {}
         #: Names of pruned fields, for the answer's warnings.
@@ -52,7 +53,7 @@ class Verbs:
         obj = self._read(kind, namespace, given, strict)
         metadata = obj["metadata"]
         if not metadata.get("name") and metadata.get("generateName"):
-            metadata["name"] = metadata["generateName"] + defaults.suffix()
+            metadata["name"] = defaults.generated_name(metadata["generateName"])
         self._require_namespace(kind, namespace)
         if metadata.get("resourceVersion"):
             raise refusals.bad_request("resourceVersion should not be set on objects to be created")
@@ -61,19 +62,17 @@ class Verbs:
         if kind.has_status:
             obj.pop("status", None)
         obj = self.webhooks.mutated(kind, defaults.filled(kind, obj))
-        metadata = obj["metadata"]
-        admission.require_valid(kind, obj)
-        address = (namespace, metadata["name"])
-        if self.store.get(kind.key, address) is not None:
-            raise refusals.already_exists(kind.plural, kind.group, metadata["name"])
-        metadata.update(uid=str(uuid.uuid4()), creationTimestamp=defaults.now())
-        if kind.custom:
-            metadata["generation"] = 1
+        obj["metadata"].update(uid=str(uuid.uuid4()), creationTimestamp=defaults.now())
         if kind.namespaced:
-            metadata["namespace"] = namespace
-        if kind.key == JOBS.key:
-            obj = jobs.with_selector(obj)
-            jobs.without_absent(obj, self.absent_job_fields)
+            obj["metadata"]["namespace"] = namespace
+        if kind.custom:
+            obj["metadata"]["generation"] = 1
+        elif kind.key == JOBS.key:
+            obj = jobs.prepared(obj, jobs.disabled(self.minor_version))
+        admission.require_valid(kind, obj)
+        address = (namespace, obj["metadata"]["name"])
+        if self.store.get(kind.key, address) is not None:
+            raise refusals.already_exists(kind.plural, kind.group, address[1])
         self.webhooks.require_admitted(kind)
         pod_admission.require_admitted(self.store, kind, obj)
         quotas.require_room(self.store, kind, obj)
@@ -185,12 +184,13 @@ class Verbs:
         """The current object, and whether it is deleted."""
         options = options or {}
         current = self.get(kind, namespace, name)
-        self._require_preconditions(kind, current, options.get("preconditions") or {})
+        changes.require_preconditions(kind, current, options.get("preconditions") or {})
         if options.get("dryRun"):
             return current, True
         metadata = dict(current["metadata"])
         finalizers = list(metadata.get("finalizers") or [])
-        policy = options.get("propagationPolicy") or ("Orphan" if options.get("orphanDependents") else "Background")
+        orphans = options.get("orphanDependents", kind.key == JOBS.key)
+        policy = options.get("propagationPolicy") or ("Orphan" if orphans else "Background")
         added = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
         if added and added not in finalizers:
             finalizers.append(added)
@@ -200,9 +200,9 @@ class Verbs:
         if not finalizers and grace == 0:
             return self.store.remove(kind.key, (namespace, name)), True
         if "deletionTimestamp" not in metadata:
-            metadata.update(deletionTimestamp=defaults.now(), deletionGracePeriodSeconds=grace)
+            metadata.update(deletionTimestamp=defaults.now(grace), deletionGracePeriodSeconds=grace)
         elif grace < metadata.get("deletionGracePeriodSeconds", grace):
-            metadata["deletionGracePeriodSeconds"] = grace
+            metadata.update(deletionTimestamp=defaults.now(grace), deletionGracePeriodSeconds=grace)
         if finalizers:
             metadata["finalizers"] = finalizers
         if "generation" in metadata:
@@ -269,7 +269,7 @@ class Verbs:
         obj = {**given, "apiVersion": api_version, "kind": name, "metadata": metadata}
         obj, unknown = admission.shaped(kind, obj, self.unknown_fields == "refuse")
         if kind.key == JOBS.key:
-            unknown += jobs.without_absent(obj, self.absent_job_fields)
+            unknown += jobs.without(obj, jobs.unknown(self.minor_version))
         if unknown and strict:
             told = ", ".join(f'unknown field "{path}"' for path in unknown)
             raise refusals.bad_request(
@@ -293,11 +293,14 @@ class Verbs:
                 obj.pop("status", None)
                 if "status" in current:
                     obj["status"] = current["status"]
+            if kind.key == JOBS.key:
+                obj = defaults.filled(kind, obj)
+                jobs.without(obj, jobs.disabled(self.minor_version))
             admission.require_valid(kind, obj)
-            self._require_changeable(kind, current, obj)
-            if kind.custom and _without(obj, "status" if kind.has_status else "") != _without(
-                current, "status" if kind.has_status else ""
-            ):
+            changes.require_changeable(kind, current, obj)
+            hidden = "status" if kind.has_status else ""
+            has_generation = kind.custom or kind.key == JOBS.key
+            if has_generation and _without(obj, hidden) != _without(current, hidden):
                 obj["metadata"] = {**obj["metadata"], "generation": kept.get("generation", 1) + 1}
         if obj == current or dry_run:
             return obj
@@ -307,24 +310,6 @@ class Verbs:
         if "deletionTimestamp" in kept and not obj["metadata"].get("finalizers") and not pods_end_here:
             self.store.remove(kind.key, address)
         return written
-
-    def _require_changeable(self, kind: Kind, current: Object, obj: Object) -> None:
-        name = current["metadata"]["name"]
-        if kind.key == "pods" and _fixed_part(current["spec"]) != _fixed_part(obj["spec"]):
-            told = "Forbidden: pod updates may not change fields other than `spec.containers[*].image`, …"
-            raise refusals.invalid("Pod", "", name, [("spec", "FieldValueForbidden", told)])
-        if kind.key == JOBS.key and (wrong := jobs.changed_for_good(current["spec"], obj["spec"])):
-            raise refusals.invalid("Job", "batch", name, [(wrong, "FieldValueInvalid", "field is immutable")])
-        if kind.kind == "AdaptDLJob" and current.get("spec") != obj.get("spec"):
-            told = 'admission webhook "adaptdl-validator" denied the request: updates to job spec are not allowed'
-            raise refusals.Refused(422, "Invalid", told)
-        if "deletionTimestamp" in current["metadata"]:
-            had, has = current["metadata"].get("finalizers") or [], obj["metadata"].get("finalizers") or []
-            if new := [each for each in has if each not in had]:
-                told = f"Forbidden: no new finalizers can be added if the object is being deleted, found new: {new}"
-                raise refusals.invalid(
-                    kind.kind, kind.group, name, [("metadata.finalizers", "FieldValueForbidden", told)]
-                )
 
     def _require_namespace(self, kind: Kind, namespace: str) -> None:
         if not kind.namespaced:
@@ -342,14 +327,6 @@ class Verbs:
                 }
             ]
             raise refusals.Refused(403, "Forbidden", f"{kind.plural} is forbidden: {told}", {"causes": causes})
-
-    def _require_preconditions(self, kind: Kind, current: Object, wanted: dict[str, str]) -> None:
-        for name, member in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-            if wanted.get(name) and wanted[name] != current["metadata"][name]:
-                why = f"Precondition failed: {member} in precondition: {wanted[name]}, {member} in object meta: "
-                raise refusals.conflict(
-                    kind.plural, kind.group, current["metadata"]["name"], why + current["metadata"][name]
-                )
 
     def _grace(self, kind: Kind, current: Object, options: dict[str, Any]) -> int:
         """The grace period of a pod; 0 if it has no node."""
@@ -382,18 +359,3 @@ class Verbs:
 
 def _without(obj: Object, member: str) -> Object:
     return {name: value for name, value in obj.items() if name not in ("metadata", member)}
-
-
-def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
-    free = (
-        "tolerations",
-        "activeDeadlineSeconds",
-        "terminationGracePeriodSeconds",
-        "nodeName",
-        "containers",
-        "initContainers",
-    )
-    fixed = {name: value for name, value in spec.items() if name not in free}
-    for part in ("containers", "initContainers"):
-        fixed[part] = [{k: v for k, v in each.items() if k != "image"} for each in spec.get(part) or []]
-    return fixed

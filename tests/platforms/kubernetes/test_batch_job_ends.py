@@ -153,6 +153,15 @@ def test_interim_condition_is_not_an_end(found: dict[str, Any], state: JobState)
     assert report(found).state is state
 
 
+def test_job_that_fails_while_it_is_deleted_is_cancelled() -> None:
+    """The controller may count the end of a deleted pod before it knows of the deletion of the Job."""
+    found = failed(*_BACKOFF)
+    found["metadata"]["deletionTimestamp"] = _MOMENT
+    seen = followed(found, _DELETED)
+    assert (seen.state, seen.message) == (JobState.CANCELLED, "Job j was deleted in the cluster")
+    assert followed(found, pod(1)).state is JobState.FAILED, "it failed before"
+
+
 def test_pod_that_ends_at_the_time_limit_is_not_preempted() -> None:
     """The Job's end comes after its pod's, perhaps much later."""
     found = job("FailureTarget", reason="DeadlineExceeded", message=_DEADLINE[1])

@@ -135,7 +135,8 @@ class KueueController(Controller):
         status = job.get("status") or {}
         if self.kind_name == "Job" and status.get("startTime"):
             meta = job["metadata"]
-            self.verbs.set_status(JOBS, meta["namespace"], meta["name"], {**status, "startTime": None})
+            left = {name: value for name, value in status.items() if name != "startTime"}
+            self.verbs.set_status(JOBS, meta["namespace"], meta["name"], left)
         if not _is_active(job) and _true(workload, "QuotaReserved"):
             self._set(
                 workload,

@@ -21,6 +21,8 @@ class Controller:
 
     api_version = ""
     kind_name = ""
+    #: Whether `look` is also called for objects that are being deleted.
+    sees_deleted = False
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.verbs = cluster, cluster.verbs
@@ -67,10 +69,20 @@ class Controller:
 
     def later(self, job: Object, seconds: float) -> None:
         """Look again at this time."""
-        address = (job["metadata"]["namespace"], job["metadata"]["name"])
+        self.enqueue_later(job["metadata"]["namespace"], job["metadata"]["name"], seconds)
+
+    def enqueue_later(self, namespace: str, name: str, seconds: float) -> None:
+        """Look at an object at this time, or at the earlier one that is already set."""
+        loop, address = asyncio.get_running_loop(), (namespace, name)
         if (old := self._timers.get(address)) is not None:
+            if old.when() <= loop.time() + seconds:
+                return
             old.cancel()
-        self._timers[address] = asyncio.get_running_loop().call_later(seconds, self.enqueue, *address)
+        self._timers[address] = loop.call_later(seconds, self._is_due, address)
+
+    def _is_due(self, address: tuple[str, str]) -> None:
+        del self._timers[address]
+        self.enqueue(*address)
 
     def _work(self) -> None:
         self._wake.clear()
@@ -80,7 +92,7 @@ class Controller:
         kind = self.kind
         for namespace, name in due if kind else ():
             job = self.verbs.find(kind, namespace, name) if kind else None
-            if job is None or "deletionTimestamp" in job["metadata"]:
+            if job is None or ("deletionTimestamp" in job["metadata"] and not self.sees_deleted):
                 self.gone(namespace, name)
                 continue
             try:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tests.fakes.kubernetes.admission import quantity
+from tests.fakes.kubernetes.controllers.pod_collector import end_orphan
 from tests.fakes.kubernetes.defaults import now
 from tests.fakes.kubernetes.kinds import CLAIMS, NODES, PODS
 from tests.fakes.kubernetes.kubelet import statuses
@@ -61,33 +62,46 @@ class Nodes:
     def lose(self, name: str) -> None:
         """Lose the machine: NotReady, taints, and removal of its pods without their status."""
         self._cluster.lost_nodes.add(name)
-        self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-        for pod in self._verbs.all(PODS, fields=f"spec.nodeName={name}"):
-            if pod["status"].get("phase") in _OVER:
-                continue
+        self._cluster.isolated_nodes.discard(name)
+        for pod in self._unready(name):
             namespace, pod_name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-            self._verbs.event(pod, "NodeNotReady", "Node is not ready", "Warning", "node-controller")
-            marking = f"Marking for deletion Pod {namespace}/{pod_name}"
-            self._verbs.event(pod, "TaintManagerEviction", marking, source="taint-eviction-controller")
             life = self.life(pod)
             if pod["metadata"].get("finalizers"):
-                self._fail(pod)
+                end_orphan(self._verbs, pod)
             else:
                 self._verbs.remove_now(PODS, namespace, pod_name)
             for running in list(life.running.values()) if life else ():
                 running.kill()
 
-    def _fail(self, pod: Object) -> None:
-        """Fail and delete a pod that a finalizer keeps, as the pod garbage collector does for a removed node."""
-        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-        told = statuses.condition("DisruptionTarget", True, "DeletionByPodGC", "PodGC: node no longer exists")
-        held = statuses.conditions(pod["status"].get("conditions") or [], [told])
-        self._verbs.set_status(PODS, namespace, name, {**pod["status"], "phase": "Failed", "conditions": held})
-        self._verbs.delete(PODS, namespace, name, {"gracePeriodSeconds": 0})
+    def isolate(self, name: str) -> None:
+        """Cut the machine off: NotReady, taints, and deletion of its pods, which run on."""
+        self._cluster.isolated_nodes.add(name)
+        told = "Taint manager: deleting due to NoExecute taint"
+        condition = statuses.condition("DisruptionTarget", True, "DeletionByTaintManager", told)
+        for pod in self._unready(name):
+            address = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+            held = statuses.conditions(pod["status"].get("conditions") or [], [condition])
+            self._verbs.set_status(PODS, *address, {**pod["status"], "conditions": held})
+            self._verbs.delete(PODS, *address)
+
+    def _unready(self, name: str) -> list[Object]:
+        """Set a node to NotReady; returns its pods without an end, which are marked with events."""
+        self._set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        found = self._verbs.all(PODS, fields=f"spec.nodeName={name}")
+        pods = [pod for pod in found if pod["status"].get("phase") not in _OVER]
+        for pod in pods:
+            self._verbs.event(pod, "NodeNotReady", "Node is not ready", "Warning", "node-controller")
+            marking = f"Marking for deletion Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
+            self._verbs.event(pod, "TaintManagerEviction", marking, source="taint-eviction-controller")
+        return pods
 
     def find(self, name: str) -> None:
         self._cluster.lost_nodes.discard(name)
+        self._cluster.isolated_nodes.discard(name)
         self._set_ready(name, "True", "KubeletReady", "kubelet is posting ready status")
+        for pod in self._verbs.all(PODS, fields=f"spec.nodeName={name}"):
+            if (life := self.life(pod)) is not None:
+                life.catch_up("deletionTimestamp" in pod["metadata"])
         self.wake()
 
     def _set_ready(self, name: str, status: str, reason: str, message: str) -> None:
@@ -114,7 +128,9 @@ class Nodes:
             self._count(change.after, 1)
             self._wake.set()
             uid = change.last["metadata"]["uid"]
-            if uid in self.lives and (change.after is None or "deletionTimestamp" in change.after["metadata"]):
+            is_ended = change.after is None or "deletionTimestamp" in change.after["metadata"]
+            is_heard = change.last["spec"].get("nodeName") not in self._cluster.isolated_nodes
+            if uid in self.lives and is_ended and is_heard:
                 self.lives[uid].end()
         elif change.key in ("secrets", "configmaps", CLAIMS.key, NODES.key):
             self._wake.set()
@@ -136,7 +152,7 @@ class Nodes:
                 self._start(pod)
 
     def _is_mine(self, pod: Object) -> bool:
-        return not self._cluster.lost_nodes & {pod["spec"]["nodeName"]}
+        return pod["spec"]["nodeName"] not in self._cluster.lost_nodes | self._cluster.isolated_nodes
 
     def _start(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
@@ -178,7 +194,7 @@ class Nodes:
 
     def _misfit(self, pod: Object, node: Object) -> str | None:
         name = node["metadata"]["name"]
-        if name in self._cluster.lost_nodes:
+        if name in self._cluster.lost_nodes | self._cluster.isolated_nodes:
             return "node(s) had untolerated taint {node.kubernetes.io/unreachable: }"
         labels = node["metadata"].get("labels") or {}
         if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):

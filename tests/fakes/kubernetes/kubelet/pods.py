@@ -50,6 +50,7 @@ class PodLife:
         #: Wakes everything that waits.
         self.over = asyncio.Event()
         self._verdict: tuple[str, str] | None = None
+        self._last_condition: Object | None = None
         self.changed = asyncio.Event()
         self._starter: Containers | None = None
 
@@ -58,10 +59,16 @@ class PodLife:
         """Starts its commands; set after its volumes are mounted."""
         return self._starter
 
-    def fail(self, reason: str, message: str) -> None:
-        """Ended by the node: eviction and the like."""
-        self._verdict = (reason, message)
+    def fail(self, reason: str, message: str, condition: Object | None = None) -> None:
+        """Ended by the node: eviction and the like. `condition`: another one of the pod's final status."""
+        self._verdict, self._last_condition = (reason, message), condition
         self.over.set()
+
+    def catch_up(self, is_deleted: bool) -> None:
+        """Report what happened while the node was cut off, and end a pod that was deleted then."""
+        self._publish()
+        if is_deleted:
+            self.end()
 
     def end(self) -> None:
         """Deleted: ends within the grace period."""
@@ -77,6 +84,8 @@ class PodLife:
         if pod is not None and "deletionTimestamp" not in pod["metadata"]:
             await self.over.wait()  # an ended pod stays until it is deleted
             await self._end()
+        while self._is_cut_off:  # noqa: ASYNC110 - rare, and only in tests of it
+            await asyncio.sleep(_SEEN_S)
         self._gone()
 
     async def _live(self) -> None:
@@ -312,14 +321,20 @@ class PodLife:
 
     def _publish(self) -> None:
         pod = self._pod()
-        if pod is None:
+        if pod is None or self._is_cut_off:
             return
         if self._phase == "Pending" and any("waiting" not in each.state for each in self._containers):
             self._phase = "Running"
         status = statuses.of_pod(self._phase, self._init, self._containers, pod["status"], self._ip)
         if self._verdict:
             status["reason"], status["message"] = self._verdict
+        if self._last_condition is not None and self._phase == "Failed":
+            status["conditions"] = statuses.conditions(status["conditions"], [self._last_condition])
         self._verbs.set_status(PODS, self._namespace, self._name, status)
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return self._spec.get("nodeName") in self._cluster.isolated_nodes
 
     def _pod(self) -> Object | None:
         """Whether the server still has this pod, not another with the same name."""

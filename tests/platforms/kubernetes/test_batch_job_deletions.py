@@ -1,0 +1,51 @@
+"""Jobs that are deleted in the foreground, and pods whose node is cut off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nni_manager.domain.job import JobState
+from nni_manager.kubernetes.jobs import job_memory
+from nni_manager.platform_kit.testing.observing import running, seen
+from tests.fakes.kubernetes.kinds import JOBS
+from tests.platforms.kubernetes.test_batch_job_contract import TestBatchJob as BatchJob
+from tests.platforms.kubernetes_world import KubernetesWorld
+from tests.platforms.test_kubernetes_ends import WORLDS, every_kind
+
+pytestmark = pytest.mark.contract
+
+
+@every_kind
+async def test_job_deleted_in_the_foreground_is_cancelled(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job stays until its pods are gone, which takes long if a node is slow to unmount volumes."""
+    monkeypatch.setattr(job_memory, "_NOTICED_S", 0.0)
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        [found] = world.server.cluster.store.all(world.operated.resource, "default")
+        kind_of_job = world.server.cluster.kinds.by_key(world.operated.resource)
+        assert kind_of_job is not None
+        options = {"propagationPolicy": "Foreground"}
+        world.server.cluster.verbs.delete(kind_of_job, "default", found["metadata"]["name"], options)
+        report = await seen(world, platform, handle, JobState.CANCELLED)
+        assert report.message.endswith("was deleted in the cluster")
+
+
+async def test_job_on_an_isolated_node_runs_on(tmp_path: Path) -> None:
+    async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.isolate_node("node-0")
+        await world._until(lambda: bool(_status(world).get("terminating")))
+        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+        world.control.find_node("node-0")
+        report = await seen(world, platform, handle, JobState.PREEMPTED)
+        assert report.native_reason == "DeletionByTaintManager"
+
+
+def _status(world: KubernetesWorld) -> dict[str, object]:
+    [found] = world.server.cluster.store.all(JOBS.key, "default")
+    status: dict[str, object] = found["status"]
+    return status
