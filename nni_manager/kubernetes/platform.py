@@ -42,6 +42,8 @@ from trial_runner import protocol
 
 #: Seconds before a used-up quota is tried again.
 _ROOM_AGAIN_S = 3.0
+#: Seconds for which the node of a job may not answer, after the cluster has waited for it (five minutes by default).
+_NODE_GRACE_S = 600.0
 #: Statuses of a refused object that would not change within moments: a quota, a right, a webhook.
 _FOR_GOOD = (400, 403, 413, 422)
 
@@ -106,6 +108,7 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             ships_code=cls.sends_code(config),
             platform_decides=cls.restarts(config),
             clean_closes=True,
+            unreachable_grace_s=_NODE_GRACE_S,
             slow_poll_s=60.0,
         )
 

@@ -104,6 +104,16 @@ def is_alive(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
+def is_removed_by_taint(pod: Object) -> bool:
+    """Whether a pod is removed because of a taint of its node, and has not ended."""
+    told = (pod.get("status") or {}).get("conditions") or ()
+    reasons = {
+        one.get("reason") for one in told if (one.get("type"), one.get("status")) == ("DisruptionTarget", "True")
+    }
+    is_leaving = bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
+    return is_leaving and "DeletionByTaintManager" in reasons
+
+
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:
     """The end of a pod's container, preferably the named one; None: the pod has not ended."""
     status = pod.get("status") or {}

@@ -88,6 +88,8 @@ class JobMemory:
     _stuck_s: float | None = None
     #: Time since which the reporting pod is known to be removed, by the loop's clock.
     _taken_s: float | None = None
+    #: Time since which the reporting pod is removed from its node, by the loop's clock.
+    _leaving_s: float | None = None
 
     @property
     def all_pods(self) -> list[Object]:
@@ -125,7 +127,7 @@ class JobMemory:
             return self._suspended(found, self.object), None
         if found.state is JobState.PENDING:
             return self._pending(found, now_s)
-        return self._taken(found, now_s)
+        return self._cut_off(found, now_s) or self._taken(found, now_s)
 
     @property
     def _is_being_deleted(self) -> bool:
@@ -158,6 +160,21 @@ class JobMemory:
             ended_ms=end.ended_ms if end else None,
             wait=None,
         )
+
+    def _cut_off(self, found: Observation, now_s: float) -> tuple[Observation, float | None] | None:
+        """The report on a job whose pod should have left its node, and seconds until the next evaluation; None: it is
+        elsewhere. The pod of a node that does not answer stays until the node is back or removed."""
+        pod = _reporter(self.pods.values())
+        if pod is None or self.is_cancelled or not evidence.is_removed_by_taint(pod):
+            self._leaving_s = None
+            return None
+        self._leaving_s = now_s if self._leaving_s is None else self._leaving_s
+        spec = pod.get("spec") or {}
+        left_s = self._leaving_s + _grace_s(pod) + _ENDING_S - now_s
+        if left_s > 0:
+            return found, left_s
+        sentence = f"node {spec.get('nodeName')} does not answer: pod {pod['metadata']['name']} should have left it"
+        return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=found.place), None
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
@@ -237,8 +254,7 @@ class JobMemory:
 
         Its end is reported when its pods are gone: until then they use resources and may report results.
         """
-        specs = [pod.get("spec") or {} for pod in self.pods.values()]
-        grace_s = max((float(spec.get("terminationGracePeriodSeconds") or 30) for spec in specs), default=0.0)
+        grace_s = max(map(_grace_s, self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace_s + _ENDING_S:
             running = Observation(
                 state=JobState.RUNNING,
@@ -310,6 +326,11 @@ class JobMemory:
             message=denial.sentence,
             wait=None,
         ), None
+
+
+def _grace_s(pod: Object) -> float:
+    """Seconds for which a deleted pod may take to end."""
+    return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
 
 
 def _reporter(pods: Iterable[Object]) -> Object | None:

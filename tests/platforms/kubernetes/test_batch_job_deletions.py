@@ -34,12 +34,15 @@ async def test_job_deleted_in_the_foreground_is_cancelled(
         assert report.message.endswith("was deleted in the cluster")
 
 
-async def test_job_on_an_isolated_node_runs_on(tmp_path: Path) -> None:
+async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
         world.control.isolate_node("node-0")
         await world._until(lambda: bool(_status(world).get("terminating")))
         assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+        monkeypatch.setattr(job_memory, "_ENDING_S", -30.0)
+        report = await seen(world, platform, handle, JobState.UNKNOWN)
+        assert report.unreachable.startswith("node node-0 does not answer: pod nni-exp-")
         world.control.find_node("node-0")
         report = await seen(world, platform, handle, JobState.PREEMPTED)
         assert report.native_reason == "DeletionByTaintManager"
