@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 _PLAIN = tuple(name.decode() for name in get_default_public_key_algs())
 _OF_RSA = ("rsa-sha2-512", "rsa-sha2-256", "ssh-rsa")
 _FINGERPRINT = "SHA256:"
+_IF_SEVERAL = (
+    "if several machines answer to this name, list all their fingerprints as `hostKey`, separated by commas; otherwise"
+    " the connection is intercepted"
+)
 #: asyncssh's reason for a certificate of an untrusted authority.
 _UNKNOWN_AUTHORITY = "Host CA key is not trusted"
 
@@ -101,16 +105,12 @@ class HostKeyJudge:
             fix = f"check the permissions of that file, or write `hostKey: {shown}` next to its `host`"
         elif self._wanted not in (None, ACCEPT_NEW):
             sentence = f"the machine's key is {' or '.join(self._refused) or shown}, not the `hostKey` of the config"
-            fix = (
-                "if the machine was reinstalled, correct `hostKey`; if several machines answer to this name, list all"
-                " their fingerprints there, separated by commas; otherwise the connection is intercepted"
-            )
+            fix = f"if the machine was reinstalled, correct `hostKey`; {_IF_SEVERAL}"
         elif self._is_known():
             sentence = f"its key has changed: {shown} is not the one in known_hosts"
             fix = (
                 f"if the machine was reinstalled, run `ssh-keygen -R {shlex.quote(self._place)}` and log in once"
-                " with `ssh`; if several machines answer to this name, list all their fingerprints as `hostKey`,"
-                " separated by commas; otherwise the connection is intercepted"
+                f" with `ssh`; {_IF_SEVERAL}"
             )
         else:
             sentence = f"its key {shown} is not known"
