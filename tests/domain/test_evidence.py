@@ -120,7 +120,7 @@ def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
 
 
-def test_success_despite_a_process_killed_for_its_memory_has_a_doubt() -> None:
+def test_success_with_a_killed_process_has_a_doubt() -> None:
     found = weigh(OOM, word(0))
     assert found is not None
     assert found.report.state is JobState.SUCCEEDED
