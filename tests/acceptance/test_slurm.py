@@ -92,6 +92,7 @@ def test_twenty_kills_of_the_daemon_cost_no_trial(one: SlurmExperiment, tmp_path
                 time.sleep(moments.uniform(0, 0.08))
             else:
                 time.sleep(moments.uniform(0, 3))
+            assert one.daemon.status(one.id)["status"] == "RUNNING"
             one.daemon.kill()
             one.daemon.start()
         assert len(one.finish(80, 300)) == 80
