@@ -51,10 +51,11 @@ thorough: $(VENV)/.dev chromium nni3
 machines: $(VENV)/.dev debian
 	$(PYTEST) --machines -m machines
 
-# All that is tested on a real Slurm, which the tests start: as root. Its packages are Debian's; `machines` runs a part of it
-# where they are installed.
+# All that is tested on real Slurms, which the tests start: as root. One is of this machine's Debian packages, the other of
+# another Debian suite, in a root that is made once. `machines` runs a part of it where the packages are installed.
 slurm: $(VENV)/.dev
 	sh .ci/debian-packages with-slurm
+	-$(BIN)/python -m tests.fakes.slurm
 	$(PYTEST) --machines --slurm tests/platforms/slurm tests/acceptance/test_slurm.py
 
 # The platform contract and the digits example on a real service; nothing of them stays there. A cluster:

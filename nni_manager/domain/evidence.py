@@ -27,6 +27,8 @@ PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
 #: storage than the manager, or none; it could not mount it.
 NOT_THERE = "sharedStorage:"
 EXIT_OTHER_STORAGE, EXIT_NOT_MOUNTED = 66, 67
+#: Causes that the platform knows better: its message names the limit, and the setting to raise.
+_EXPLAINED_THERE = (Reason.TIMEOUT, Reason.OUT_OF_MEMORY)
 #: Signals that ask for an end.
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -171,14 +173,22 @@ def weigh(platform: Observation | None, runner: RunnerExit | None) -> AttemptEnd
     if platform.state in PLATFORM_CAUSED or _was_ended_with_another(platform, word):
         believed = word if word.state is JobState.SUCCEEDED else platform
     else:
-        message = platform.message if platform.cause is Reason.TIMEOUT else word.message
+        message = platform.message if platform.cause in _EXPLAINED_THERE else word.message
         explained = replace(word, native_reason=platform.native_reason, cause=platform.cause, message=message)
         believed = explained if runner.was_started else word
     fits = (platform.state is JobState.SUCCEEDED) == (word.state is JobState.SUCCEEDED)
     if fits:
         return AttemptEnd(report=believed)
     both = f"the platform reports {platform.state} ({explain(platform)}), the runner reports {explain(word)}"
-    return AttemptEnd(report=believed, disagreement=both)
+    doubt = killed_process(platform) if believed.state is JobState.SUCCEEDED else ""
+    return AttemptEnd(report=believed, disagreement=both, doubt=doubt)
+
+
+def killed_process(platform: Observation) -> str:
+    """The doubt about an attempt whose job ran out of memory, though that did not end its command; else empty."""
+    if platform.cause is not Reason.OUT_OF_MEMORY:
+        return ""
+    return f"a process of its job was killed: {explain(platform)}"
 
 
 def _was_ended_with_another(platform: Observation, word: Observation) -> bool:

@@ -32,7 +32,7 @@ class WaitCode(StrEnum):
     IMAGE = "IMAGE"
     #: A quota or limit of the account is reached.
     QUOTA = "QUOTA"
-    #: Other jobs are before it in the platform's queue. Details, if known: `position`, `startsAt`.
+    #: Other jobs are before it in the platform's queue. Details, if known: `position`, `startsAt` (ISO time in UTC).
     QUEUED = "QUEUED"
     #: A user or administrator of the platform holds it, and must release it.
     HELD = "HELD"

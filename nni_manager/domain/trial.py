@@ -255,7 +255,8 @@ def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_
     if status not in FAILED_STATUSES:
         return ""
     how = ", ".join(filter(None, (reason.value, _code(report))))
-    line = failure_cause.cause_of(report.stderr_tail)[:_KEYED] or last_line(report.message)
+    said = "" if reason is Reason.OUT_OF_MEMORY else last_line(report.message)  # may name a pod
+    line = failure_cause.cause_of(report.stderr_tail)[:_KEYED] or said
     words = shortened(_NUMBER.sub("#", _PATH.sub("…", line.replace(trial_id, "#"))))
     return f"{how}: {words}" if words else how
 

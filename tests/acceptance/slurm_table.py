@@ -12,11 +12,13 @@ from typing import Any
 
 from tests.acceptance.slurm_trials import SlurmExperiment
 from tests.fakes.slurm.cluster import SlurmCluster
+from tests.fakes.slurm.memory import CGROUP, POLL
 from tests.live_daemon import Daemon
 
 #: Reports a final result after `{s}` seconds.
 _GOOD = """sleep {s}; echo '{{"type": "final", "value": 1}}' >> "$NNI_OUTBOX\""""
 _GREEDY = "python3 -c 'x = bytearray(700 * 2**20); import time; time.sleep(60)'"
+_KILLED = "a process of its job was killed: the job exceeded its memory. Raise trialMemorySize."
 #: Status of a trial whose experiment was refused at creation.
 REFUSED = "REFUSED"
 #: Maximum width of a column.
@@ -62,7 +64,33 @@ def _refused(name: str, words: str, **section: Any) -> Group:
 
 _DONE = Step("SUCCEEDED")
 _URGENT = "sbatch -p urgent -w {node} --exclusive -o /dev/null --wrap true"
-_MEMORY = Step("FAILED", "OUT_OF_MEMORY", "exceeded its memory")
+_MEMORY = Step("FAILED", "OUT_OF_MEMORY", "exceeded its memory. Raise trialMemorySize.")
+
+#: How the cluster limits memory → trials that exceed it. Reading it at intervals, Slurm ends jobs as a whole. With a
+#: cgroup, the kernel kills a process, and the job goes on.
+OVER_MEMORY: Mapping[str, Group] = {
+    POLL: Group(
+        (
+            _case("over memory, in a child (poll)", f"{_GREEDY}; true", _MEMORY),
+            _case("over memory, the command (poll)", f"exec {_GREEDY}", _MEMORY),
+        ),
+        {"trialMemorySize": "64MB"},
+    ),
+    CGROUP: Group(
+        (
+            _case("over memory, the command (cgroup)", f"exec {_GREEDY}", _MEMORY),
+            _case("over memory, the command's shell (cgroup)", f"{_GREEDY}", _MEMORY),
+            _case(
+                "over memory, in a child, exit 1 (cgroup)",
+                f"{_GREEDY} || exit 1",
+                Step("FAILED", "USER_CODE", f"exit code 1; {_KILLED}"),
+            ),
+            _case("over memory, in a child, exit 0 (cgroup)", f"{_GREEDY}; {_MOMENT}", Step("SUCCEEDED", "", _KILLED)),
+            _case("within memory (cgroup)", _GOOD.format(s=45), _DONE),
+        ),
+        {"trialMemorySize": "64MB"},
+    ),
+}
 
 #: Run first: jobs that preempt need whole nodes, and doctor only warns of what drained nodes might do.
 ON_IDLE_NODES = (
@@ -93,7 +121,9 @@ ON_IDLE_NODES = (
     _refused("unknown partition", "Invalid partition name", partition="nope"),
     _refused("unknown QOS", "Invalid qos", qos="nope"),
     _refused("partition private", "the account lab may not use the partition private", partition="private"),
-    _refused("above a partition's time", "timeLimit is above the limit", partition="short", timeLimit="1:00:00"),
+    _refused(
+        "above a partition's time", "timeLimit: 1:00:00 is above the limit", partition="short", timeLimit="1:00:00"
+    ),
 )
 
 OTHERS = (
@@ -147,14 +177,7 @@ OTHERS = (
         {"options": ["--nodelist=n2"]},
     ),
     Group((_case("over time", "sleep 300", Step("FAILED", "TIMEOUT", "timeLimit")),), {"partition": "short"}),
-    # the cluster reads the memory of processes at intervals (poll mode); it has no cgroups
-    Group(
-        (
-            _case("over memory, in a child (poll mode)", f"{_GREEDY}; true", _MEMORY),
-            _case("over memory, the command (poll mode)", f"exec {_GREEDY}", _MEMORY),
-        ),
-        {"trialMemorySize": "64MB"},
-    ),
+    OVER_MEMORY[POLL],
     Group(
         (
             _case("QOS tight, its one job", _LONG, Step("RUNNING", "", "node"), _DONE),
@@ -168,7 +191,7 @@ OTHERS = (
         {"qos": "small", "timeLimit": "20"},
     ),
     Group(
-        (_case("account poor", _MOMENT, Step("WAITING", "QUOTA", "AssocGrpCPUMinutesLimit")),),
+        (_case("account poor", _MOMENT, Step("HOLD", "NEVER_STARTS", "AssocGrpCPUMinutesLimit")),),
         {"account": "poor", "timeLimit": "10"},
     ),
     Group(
@@ -237,8 +260,10 @@ class GroupRun:
             status, reason, sentence = "HOLD", state["hold"]["code"], state["hold"]["sentence"]
         elif trial["wait"]:
             reason, sentence = trial["wait"]["code"], trial["wait"]["sentence"]
-        elif attempts and (status == "RUNNING" or not sentence):
-            sentence = (attempts[-1]["place"] if status == "RUNNING" else attempts[0]["message"]) or ""
+        elif status == "RUNNING" and attempts:
+            sentence = attempts[-1]["place"] or ""
+        elif len(attempts) > 1 and not sentence:
+            sentence = attempts[0]["message"] or ""
         self._note(case, (status, reason, sentence, str(len(attempts))))
 
     def _note(self, case: Case, view: tuple[str, str, str, str]) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.fakes.slurm.cluster import SlurmCluster
 from tests.live_daemon import Daemon
+from tests.platforms.remote.ssh_machines import RealMachine
 from tests.waiting import until
 
 #: A trial holds a lock while it runs; a second process of the trial notes that it found it taken.
@@ -81,7 +86,80 @@ class SlurmExperiment:
         assert not (self.noted / "doubles").exists()
         return self.daemon.attempts(self.id)
 
-    def jobs(self, *fields: str) -> list[list[str]]:
-        """The experiment's jobs in the queue that have not ended: values of these format letters."""
-        rows = self.cluster.call("squeue", "-h", "-o", "|".join([*fields, "%j"])).stdout.splitlines()
+    def ran_once(self, trials: int) -> None:
+        """Asserts, after the end, that every trial had one job, which started once, and that no job is left."""
+        lines = {path.name: path.read_text() for path in self.noted.iterdir()}
+        assert len(lines) == trials and set(lines.values()) == {"started\n"}, lines
+        assert self.jobs("%i") == []
+        started = [name.partition("_trial_")[2] for nodes, name in self.jobs("%N", "%j", states="all") if nodes]
+        assert len(started) == len(set(started)) == trials, sorted(started)
+
+    def jobs(self, *fields: str, states: str = "") -> list[list[str]]:
+        """The experiment's jobs in the queue: values of these format letters. `states`: default: of those that have
+        not ended."""
+        chosen = [f"--states={states}"] if states else []
+        rows = self.cluster.call("squeue", "-h", *chosen, "-o", "|".join([*fields, "%j"])).stdout.splitlines()
         return [row.split("|")[:-1] for row in rows if f"_{self.id}_" in row]
+
+    @contextmanager
+    def each_alone(self) -> Iterator[None]:
+        """A context in which no trial has two processes at a time on all nodes, and after which none is left."""
+        most: Counter[str] = Counter()
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_EVERY_S):
+                most.update({name: 1 for name, number in self._alive().items() if number > 1})
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+        assert not most, f"trials with two processes: {most}"
+        until(lambda: not self._alive(), what="the end of all processes of trials")
+
+    def _alive(self) -> Counter[str]:
+        """Trial → number of its processes. The process tables of nodes are parts of this machine's."""
+        found: Counter[str] = Counter()
+        for folder in Path("/proc").iterdir():
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes().split(b"\0") if folder.name.isdigit() else []
+                if b"trial.py" in words[1:2] and str(self.noted).encode() in words:
+                    variables = (folder / "environ").read_bytes().split(b"\0")
+                    found.update(one.decode() for one in variables if one.startswith(b"NNI_TRIAL_JOB_ID="))
+        return found
+
+
+#: Seconds between two looks at the processes.
+_LOOK_EVERY_S = 0.3
+
+
+@contextmanager
+def program_in_front(cluster: SlurmCluster, folder: Path, name: str, script: str) -> Iterator[Path]:
+    """A context in which clients find a script instead of a program. `{real}` in it is the program, `{folder}` the new
+    folder of the script, which this returns."""
+    folder.mkdir()
+    real = cluster.call("sh", "-c", f"command -v {name}").stdout.strip()
+    (folder / name).write_text(script.format(real=real, folder=folder))
+    (folder / name).chmod(0o755)
+    cluster.front = str(folder)
+    try:
+        yield folder
+    finally:
+        cluster.front = ""
+
+
+@contextmanager
+def login_node(cluster: SlurmCluster, folder: Path) -> Iterator[RealMachine]:
+    """A context with a machine that has the cluster's programs. `folder`: made for it."""
+    login = RealMachine(folder)
+    login.environment = {"SLURM_CONF": str(cluster.conf)}
+    (login.home / ".bash_profile").write_text(f"export PATH={cluster.environment['PATH']}\n")
+    asyncio.run(login.start())
+    try:
+        yield login
+    finally:
+        asyncio.run(login.stop())

@@ -114,10 +114,19 @@ def test_disagreement_names_both_reports() -> None:
 def test_reason_is_the_platforms_and_exit_code_the_runners() -> None:
     found = weigh(OOM, word(signal=9, stderr="last words"))
     assert found is not None
-    assert (found.report.native_reason, found.report.message) == ("OOMKilled", "")
+    assert (found.report.native_reason, found.report.message) == ("OOMKilled", OOM.message)
     assert found.report.stderr_tail == "last words"
     assert (found.report.started_ms, found.report.ended_ms) == (3, 7)
     assert failure_reason(found.report) is Reason.OUT_OF_MEMORY
+
+
+def test_success_with_a_killed_process_has_a_doubt() -> None:
+    found = weigh(OOM, word(0))
+    assert found is not None
+    assert found.report.state is JobState.SUCCEEDED
+    assert found.doubt == "a process of its job was killed: the container was killed"
+    others = (weigh(EXIT_1, word(0)), weigh(TOO_LONG, word(0)), weigh(OOM, word(1)), weigh(OOM, None))
+    assert [end.doubt for end in others if end is not None] == ["", "", "", ""]
 
 
 def test_time_limit_of_the_platform_is_the_message() -> None:

@@ -60,6 +60,12 @@ def test_the_key_can_be_read() -> None:
     assert key("SYS_CANCELED", "LOST", exit_code=None) == "LOST"
 
 
+def test_platforms_sentence_on_memory_is_not_in_the_key() -> None:
+    """It may name the pod."""
+    report = {"reason": "OUT_OF_MEMORY", "exit_code": None, "signal": 9}
+    assert key(**report, message="pod train-x: OOMKilled") == key(**report, message="pod train-y: OOMKilled")
+
+
 @pytest.mark.parametrize("status", ["SUCCEEDED", "USER_CANCELED", "EARLY_STOPPED"])
 def test_successful_trial_has_no_failure_key(status: str) -> None:
     assert key(status) == ""

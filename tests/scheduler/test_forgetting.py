@@ -56,7 +56,15 @@ class Bench:
         )
         self.observer._look_at_all = False  # it has no store
         self.forgotten: list[str] = []
-        self.forgetting = Forgetting(self.platform.forget, self.platform.observe, self.observer, self.forgotten.extend)
+        #: Ends that the last question found.
+        self.late: dict[str, Observation] = {}
+        self.forgetting = Forgetting(
+            self.platform.forget,
+            self.platform.observe,
+            self.observer,
+            self.forgotten.extend,
+            lambda ends, _: self.late.update(ends),
+        )
         self.forgetting.enter(group)
 
     def decide(self, name: str, exit_code: int | None = None) -> None:
@@ -134,6 +142,7 @@ async def test_patience_ends_with_one_more_question(
     bench.decide(B, 0)
     await bench.until(lambda: sorted(bench.platform.forgotten) == [A, B])
     assert {name for names in bench.platform.observed for name in names} == {A, B}
+    assert bench.late == {B: FAILED}
     assert disagreements(caplog) == [f"Job {B}: {BOTH}"]
 
 

@@ -1000,6 +1000,20 @@ def test_platform_report_explains_a_foreign_signal() -> None:
     assert outcome_of(Plan(killed, drained=("aaaaa",))) == ("FAILED", "OUT_OF_MEMORY")
 
 
+@pytest.mark.parametrize("said", [SIGNAL_9, EXIT_3])
+def test_platforms_sentence_on_memory_is_the_message(said: str) -> None:
+    words = "the job exceeded its memory. Raise trialMemorySize."
+    killed = with_runner("aaaaa", "FAILED", said=said, cause="OUT_OF_MEMORY", message=words)
+    (record,) = Plan(killed, drained=("aaaaa",)).records(Finish)
+    assert (record.reason, record.message) == ("OUT_OF_MEMORY", words)
+
+
+def test_success_of_a_job_that_ran_out_of_memory_has_a_doubt() -> None:
+    killed = with_runner("aaaaa", "FAILED", said=EXIT_0, cause="OUT_OF_MEMORY", message="too much", doubt="a gap")
+    (record,) = Plan(killed, drained=("aaaaa",)).records(Finish)
+    assert (record.status, record.message) == ("SUCCEEDED", "a process of its job was killed: too much; a gap")
+
+
 def test_signal_without_platform_report_ends_after_wait() -> None:
     found = Plan(with_runner("aaaaa", said=SIGNAL_9, ago_ms=GRACE_MS), drained=("aaaaa",))
     (record,) = found.records(Finish)

@@ -285,6 +285,7 @@ def test_foreign_signal_waits_for_the_report_of_a_portal() -> None:
         return Plan(job, config=two(), services={"a": service_state(has_portal=has_portal)}, drained=("aaaaa",))
 
     assert ended(143, has_portal=True).records(Finish) == []
+    assert ended(137, has_portal=True).records(Finish) == []
     assert ended(143, has_portal=True, ago_ms=119_000).records(Finish) == []
     assert ended(143, has_portal=True, ago_ms=120_000).records(Finish) != []
     assert ended(143, has_portal=False).records(Finish) != []

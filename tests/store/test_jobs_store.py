@@ -11,6 +11,7 @@ from nni_manager.domain.attempt import INTENT, PLATFORM, USER_CODE, Attempt, Obs
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
+from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import jobs, metrics, reports, runners, trials
 from nni_manager.store.experiment.metrics import OutboxPart
 from tests.store.life import add, one
@@ -59,6 +60,31 @@ def test_job_with_runner_exit_is_not_withdrawn(connection: sqlite3.Connection) -
 def test_named_job_without_handle_is_followed(connection: sqlite3.Connection) -> None:
     assert jobs.followed(connection, "local") == {}
     assert jobs.followed(connection, "local", [NAME]) == {NAME: {}}
+
+
+@pytest.mark.parametrize(("before", "beginning"), [("", ""), ("exit code 1", "exit code 1; ")])
+def test_late_end_for_memory_is_added_to_the_message(
+    connection: sqlite3.Connection, before: str, beginning: str
+) -> None:
+    killed = Observation(state=JobState.FAILED, cause=Reason.OUT_OF_MEMORY, message="too much")
+    finish_closed(connection, before)
+    assert reports.set_report(connection, NAME, killed, 60)
+    assert not reports.set_report(connection, NAME, killed, 70)
+    assert one(connection, "SELECT message FROM trials") == f"{beginning}a process of its job was killed: too much"
+
+
+def test_other_late_end_leaves_the_message(connection: sqlite3.Connection) -> None:
+    finish_closed(connection, "")
+    reports.set_report(connection, NAME, DONE, 60)
+    assert one(connection, "SELECT message FROM trials") == ""
+
+
+def finish_closed(connection: sqlite3.Connection, message: str) -> None:
+    """Ends the trial on its runner's exit report alone."""
+    jobs.set_handle(connection, HANDLE)
+    runners.set_exit(connection, NAME, '{"exitCode": 0}', 50)
+    jobs.close(connection, "aaaaa", 1)
+    trials.finish(connection, "aaaaa", status=TrialStatus.SUCCEEDED, reason=Reason.NONE, message=message, ended_ms=50)
 
 
 def test_a_late_handle_does_not_turn_back_the_state(connection: sqlite3.Connection) -> None:

@@ -38,9 +38,14 @@ def submission(arguments: Sequence[str]) -> str:
 
 
 def queue(name: str = "") -> str:
-    """All jobs of the account, also ended ones that the controller remembers; `name`: only those of that name."""
+    """All jobs of the account, also ended ones that the controller remembers; `name`: only those of that name.
+
+    Times are in UTC."""
     named = f" --name={shlex.quote(name)}" if name else ""
-    return f"exec squeue --noheader --states=all --me{named} --Format={shlex.quote(QUEUE_FORMAT)}"
+    return (
+        "exec env TZ=UTC0 SLURM_TIME_FORMAT=standard"
+        f" squeue --noheader --states=all --me{named} --Format={shlex.quote(QUEUE_FORMAT)}"
+    )
 
 
 def records(ids: Collection[str]) -> str:

@@ -39,7 +39,8 @@ class Row:
     is_uncertain: bool = False
     restarts: int = 0
     reason: str = ""
-    #: Slurm's local time, `2026-11-29T11:00:33`; empty: unknown.
+    #: When it started or may start, `2026-11-29T11:00:33`; empty: unknown. In UTC from the queue, in Slurm's
+    #: local time from the accounting.
     start: str = ""
     end: str = ""
     nodes: str = ""

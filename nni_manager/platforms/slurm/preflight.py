@@ -122,7 +122,7 @@ class _Examination:
                 yield PreflightFinding(Severity.WRONG, "account", sentence, "change account or partition")
             limit, most = minutes_of(self._config.time_limit or ""), minutes_of(partition.get("MaxTime", ""))
             if limit is not None and most is not None and limit > most:
-                sentence = f"timeLimit is above the limit of the partition {shown}, {partition['MaxTime']}"
+                sentence = f"{self._config.time_limit} is above the limit of partition {shown}, {partition['MaxTime']}"
                 yield PreflightFinding(Severity.WRONG, "timeLimit", sentence, "lower timeLimit")
 
     async def _tested(self) -> PreflightFinding:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.clock import now_ms
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.platforms.slurm.listing import Row
@@ -41,7 +42,7 @@ STATES: Mapping[str, JobState] = {
 job_state = StateTable("Slurm", STATES).state
 _CAUSES = {"OUT_OF_MEMORY": Reason.OUT_OF_MEMORY, "TIMEOUT": Reason.TIMEOUT, "DEADLINE": Reason.TIMEOUT}
 _MESSAGES = {
-    "OUT_OF_MEMORY": "Slurm ended the job: it exceeded its memory. Raise trialMemorySize.",
+    "OUT_OF_MEMORY": "the job exceeded its memory. Raise trialMemorySize.",
     "TIMEOUT": "Slurm ended the job: it reached its time limit. Raise timeLimit.",
     "DEADLINE": "Slurm ended the job: it reached its deadline. Remove --deadline from options.",
     "PREEMPTED": "Slurm preempted the job",
@@ -67,7 +68,7 @@ def _judged(row: Row, complaint: str, user: str) -> Observation:
     if row.restarts:
         return _requeued(row)
     if state is JobState.PENDING:
-        return Observation(state=state, wait=wait_of(row))
+        return Observation(state=state, wait=wait_of(row, now_ms()))
     if state is JobState.RUNNING:
         return Observation(state=state)
     if state is JobState.CANCELLED:

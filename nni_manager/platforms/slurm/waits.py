@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from nni_manager.domain.clock import milliseconds
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platforms.slurm.listing import Row
 
@@ -28,8 +29,22 @@ NEVER: Mapping[str, str] = {
     "InvalidQOS": "the QOS is invalid; change qos",
     "DependencyNeverSatisfied": "its dependency failed; change options",
 }
+#: Reasons of limits on a single job, which no waiting changes.
+_PER_JOB = re.compile(r"(QOS|Assoc)(Max\w*Per(Job|Node)(Limit)?|Min\w+)")
+_CHANGE_SIZE = (
+    "a limit of the account or QOS on a single job; change timeLimit, trialCpuNumber, trialMemorySize, trialGpuNumber"
+    " or nodeNumber"
+)
+#: Reasons of limits on usage in total, of past jobs, too. Limits on `RunMinutes` are on the jobs that run.
+_BUDGET = re.compile(r"(QOS|Assoc)Grp(?!\w*Run)(\w*Minutes|Wall)(Limit)?")
+_RAISE_BUDGET = (
+    "the account or QOS has used up its limit, or timeLimit exceeds what is left; lower timeLimit, change account or"
+    " qos, or ask the administrator for more"
+)
 _NOT_PERMITTED = "account not permitted to use this partition"
 _QUOTA = re.compile(r"(QOS|Assoc)(Max|Grp|Min)|MaxSubmit|AssociationJobLimit|QOSResourceLimit|QOSUsageThreshold")
+#: Estimates of later starts are left out: Slurm counts a year from the start of each job without a time limit.
+_FORESEEN_MS = 300 * 24 * 3_600_000
 _NO_NODES = re.compile(r"Nodes required for job|ReqNodeNotAvail|^Reservation|NodeDown|UnavailableNodes")
 _EXPLAINED = {
     "Priority": "other jobs have a higher priority",
@@ -40,9 +55,16 @@ _EXPLAINED = {
 }
 
 
-def wait_of(row: Row) -> Wait:
-    """The wait of a pending job."""
+def wait_of(row: Row, now_ms: int) -> Wait:
+    """The wait of a pending job. `now_ms`: milliseconds since the epoch."""
     reason = row.reason
+    if _BUDGET.fullmatch(reason):
+        return Wait(
+            code=WaitCode.QUOTA,
+            sentence=f"Slurm says {reason}: {_RAISE_BUDGET}",
+            details={"reason": reason},
+            is_hopeless=True,
+        )
     if advice := never(reason):
         return Wait(
             code=WaitCode.UNSCHEDULABLE,
@@ -65,7 +87,8 @@ def wait_of(row: Row) -> Wait:
     if not reason:
         return Wait(code=WaitCode.SUBMITTED, sentence="Slurm has not looked at the job yet")
     explained = f": {_EXPLAINED[reason]}" if reason in _EXPLAINED else ""
-    details = {"reason": reason, **({"startsAt": row.start} if row.start else {})}
+    starts = starts_at(row.start, now_ms)
+    details = {"reason": reason, **({"startsAt": starts} if starts else {})}
     return Wait(code=WaitCode.QUEUED, sentence=f"Slurm says {reason}{explained}", details=details)
 
 
@@ -73,4 +96,12 @@ def never(reason: str) -> str:
     """What to change if a job with this reason never starts; empty: it may start."""
     if _NOT_PERMITTED in reason:
         return NEVER["AccountNotAllowed"]
-    return NEVER.get(reason, "")
+    return NEVER.get(reason) or (_CHANGE_SIZE if _PER_JOB.fullmatch(reason) else "")
+
+
+def starts_at(start: str, now_ms: int) -> str:
+    """Slurm's estimate of a start, which it gives in UTC, as an ISO time; empty: none, or one that is absurd."""
+    moment_ms = milliseconds(f"{start}Z")
+    if moment_ms is None or not now_ms <= moment_ms <= now_ms + _FORESEEN_MS:
+        return ""
+    return f"{start}Z"

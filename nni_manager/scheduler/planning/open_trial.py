@@ -57,8 +57,8 @@ STORAGE_PATIENCE = 12
 PORTAL_PATIENCE = 12
 #: Maximum difference in milliseconds between two reports of one start.
 _OTHER_START_MS = 1_000
-#: Exit codes of a shell after SIGINT and SIGTERM.
-_STOPPED_CODES = (130, 143)
+#: Exit codes of a shell after SIGINT, SIGKILL and SIGTERM.
+_STOPPED_CODES = (130, 137, 143)
 #: Milliseconds after which a trial of a stopping experiment, or on a removed service, is closed even if the service or
 #: the job's machine is unreachable.
 _STOP_AWAY_MS = 5_000
@@ -125,8 +125,10 @@ def _finding(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Deci
     if runner is None and platform is not None and service.state.capabilities.expects_runner and not _had_a_runner(job):
         platform = unstarted(platform)
     finding = weigh(platform, runner)
-    doubt = _doubt(snapshot, job, finding.report, runner) if finding is not None else ""
-    return replace(finding, doubt=doubt) if finding is not None and doubt else finding
+    if finding is None:
+        return None
+    doubts = filter(None, (finding.doubt, _doubt(snapshot, job, finding.report, runner)))
+    return replace(finding, doubt="; ".join(doubts))
 
 
 def _patience_s(snapshot: Snapshot, job: Attempt, platform: Observation | None, runner: RunnerExit | None) -> float:

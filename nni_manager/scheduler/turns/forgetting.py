@@ -1,8 +1,8 @@
 """Asks platforms to remove the jobs of closed attempts, once they have reported how these ended.
 
 A runner's exit report closes an attempt before its platform reports the end, which may take seconds. The platform's
-report then changes nothing, but a contradiction between the two is logged. Logs of remote jobs are read from their
-service while it keeps them; the end of each is copied here first.
+report then does not change the outcome, but it is stored, and a contradiction between the two is logged. Logs of remote
+jobs are read from their service while it keeps them; the end of each is copied here first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +45,8 @@ _LAST_MOMENT_S = 1.0
 class Forgetting:
     """Asks one training service to forget jobs: one task while there are any, and one call for several.
 
-    `forget`, `observe`: calls of the service; `forgotten`: called with the names of forgotten jobs.
+    `forget`, `observe`: calls of the service; `forgotten`: called with the names of forgotten jobs; `late`: called with
+    the ends that the last question before that finds, by name, and these names.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class Forgetting:
         observe: Callable[[Sequence[JobHandle]], Awaitable[Mapping[JobHandle, Observation]]],
         observer: Observer,
         forgotten: Callable[[Sequence[str]], None],
+        late: Callable[[Mapping[str, Observation], Collection[str]], None],
     ) -> None:
         self._forget_there = forget
         self._observe = observe
         self._forgotten = forgotten
+        self._late = late
         self._observer = observer
         #: None: the service is not connected; on connect, the jobs to forget are read from the store.
         self._group: asyncio.TaskGroup | None = None
@@ -178,6 +181,8 @@ class Forgetting:
             reports = await self._observe([job.handle for job in jobs])
             for job in jobs:
                 _compare(job, reports[job.handle])
+            ends = {handle.job_name: report for handle, report in reports.items() if report.state.is_final}
+            self._late(ends, ends)
 
 
 def _compare(job: Forget, report: Observation) -> None:

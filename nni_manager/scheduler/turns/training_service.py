@@ -87,7 +87,7 @@ class TrainingService:
             capabilities=self.platform.capabilities,
         )
         self._refusals = Refusals(inbox, self.name)
-        self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten)
+        self.forgetting = Forgetting(self._forget, self._observe_once, self.observer, inbox.forgotten, inbox.report)
         self.is_entered = False
         #: No longer in the config; it stays until it has no attempts.
         self.is_removed = False

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.evidence import killed_process
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait
 from nni_manager.store.experiment.jobs import BACK_AGAIN, MISSED
@@ -18,8 +19,9 @@ def set_report(
     """Stores an observation. Final states stay, RUNNING does not become PENDING again, and UNKNOWN only sets whether
     the job is unreachable. `apart_ms`: wall clock minus steady clock, for its times.
 
-    A closed attempt only accepts its end, if the runner's exit closed it before the platform's report. Returns whether
-    link, place or unreachability changed.
+    A closed attempt only accepts its end, if the runner's exit closed it before the platform's report. If that end
+    shows that a process was killed, the trial's message says so. Returns whether that, link, place or unreachability
+    changed.
     """
     before = connection.execute(f"SELECT {_SHOWN} FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:
@@ -29,7 +31,20 @@ def set_report(
         after = _set_seen(connection, job_name, report, moments, now_ms)
         if after is None:
             _hear_again(connection, job_name, report, moments, now_ms)
+        elif (doubt := killed_process(report)) and _add_doubt(connection, job_name, doubt):
+            return True
     return after is not None and after != before
+
+
+def _add_doubt(connection: sqlite3.Connection, job_name: str, doubt: str) -> bool:
+    """Adds a doubt to the message of a trial whose last attempt was closed before; returns whether there is one."""
+    cursor = connection.execute(
+        "UPDATE trials SET message = CASE trials.message WHEN '' THEN '' ELSE trials.message || '; ' END || :doubt"
+        " FROM attempts a WHERE a.job_name = :job_name AND a.closed = 1 AND a.trial_id = trials.id"
+        " AND a.number = trials.attempt AND trials.status IN ('SUCCEEDED', 'FAILED')",
+        {"doubt": doubt, "job_name": job_name},
+    )
+    return cursor.rowcount > 0
 
 
 #: Columns of a job, besides its state, that a report may change.

@@ -1,4 +1,5 @@
-"""Starts, stops and asks a Slurm of Debian's packages. Its nodes are processes that can lose power.
+"""Starts, stops and asks a Slurm of Debian's packages, this machine's own or a root's. Its nodes are processes that can
+lose power.
 
 Each node has a mount and process namespace, a host name and a munged of its own: a munged accepts a credential once.
 """
@@ -12,58 +13,55 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.app.foreign_port import free_port
-from tests.fakes.slurm.settings import ACCOUNTS, NODES, slurm_conf, slurmdbd_conf
+from tests.fakes.slurm import installation, memory
+from tests.fakes.slurm.installation import Installation
+from tests.fakes.slurm.settings import ACCOUNTS, NODES, ClusterKind, slurm_conf, slurmdbd_conf
 from tests.waiting import until
 from trial_runner.wire.descriptors import Descriptor
 
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-_PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "slurmdbd", "mariadbd", "unshare", "nsenter")
 _START_S = 60.0
 
 
-def missing() -> str:
-    """Why no cluster can be started here; empty: it can."""
-    if os.getuid() != 0:
-        return "Slurm: start it as root"
-    absent = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
-    if absent:
-        return (
-            f"Slurm: {', '.join(absent)} missing; install slurmctld slurmd slurm-client slurmdbd munge mariadb-server"
-        )
-    return ""
+def missing(kind: ClusterKind) -> str:
+    """Why no cluster of this kind can be started here; empty: it can."""
+    return installation.missing(kind.version) or memory.missing(kind.memory)
 
 
 class SlurmCluster:
-    """`folder`: empty, its own. `min_job_age_s`: seconds for which the controller remembers ended jobs."""
+    """`folder`: empty, its own."""
 
-    def __init__(self, folder: Path, *, has_accounting: bool = True, min_job_age_s: int = 300) -> None:
+    def __init__(self, folder: Path, kind: ClusterKind) -> None:
         self.folder = folder
-        self.has_accounting = has_accounting
+        self.kind = kind
         self.conf = folder / "slurm.conf"
         self._password = secrets.token_hex(8)
         self._ports = {name: free_port() for name in ("slurmctld", "slurmdbd", "mariadb", *NODES)}
         #: Name → descriptor of its process.
         self._running: dict[str, int] = {}
-        self._min_job_age_s = min_job_age_s
+        self._programs = Installation(kind.version, folder)
+        self._first_job = secrets.randbelow(60) * memory.MOST_JOBS + memory.MOST_JOBS
         #: Folder with programs in front of the clients'; empty: none.
         self.front = ""
 
     @property
     def environment(self) -> dict[str, str]:
         """For clients."""
-        path = f"{self.front}:{_PATH}" if self.front else _PATH
+        path = f"{self.front}:{self._programs.path}" if self.front else self._programs.path
         return {**os.environ, "SLURM_CONF": str(self.conf), "PATH": path}
 
     def start(self) -> None:
         self._write()
-        self._run("munged", self._munged(self.folder / "munge", self.folder))
+        if holder := self._programs.holder:
+            self._programs.enter(self._run("mounts", holder))
+            until(self._programs.is_mounted, _START_S, "the mounts of another suite")
+        self._run("munged", self._programs.program(self._munged(self.folder / "munge", self.folder)))
         until((self.folder / "munge/socket").exists, _START_S, "munged")
-        if self.has_accounting:
+        if self.kind.has_accounting:
             self._start_database()
             self.start_accounting()
             for command in ACCOUNTS:
@@ -75,15 +73,18 @@ class SlurmCluster:
 
     def stop(self) -> None:
         """Ends everything, by pid."""
-        for name in (*NODES, "slurmctld", "slurmdbd", "mariadb", "munged"):
+        for name in (*NODES, "slurmctld", "slurmdbd", "mariadb", "munged", "mounts"):
             self.end(name, signal.SIGKILL if name in NODES else signal.SIGTERM)
+        if self.kind.memory == memory.CGROUP:
+            memory.remove_groups(self._first_job)
 
     def start_controller(self) -> None:
-        self._run("slurmctld", ["slurmctld", "-D", "-f", str(self.conf)])
+        self._run("slurmctld", self._programs.program(["slurmctld", "-D", "-f", str(self.conf)]))
         until(lambda: self.call("scontrol", "ping", check=False).returncode == 0, _START_S, "slurmctld")
 
     def start_accounting(self) -> None:
-        self._run("slurmdbd", ["slurmdbd", "-D"], SLURM_CONF=str(self.folder / "slurmdbd.conf"))
+        program = self._programs.program(["slurmdbd", "-D"])
+        self._run("slurmdbd", program, SLURM_CONF=str(self.folder / "slurmdbd.conf"))
         until(lambda: self.call("sacctmgr", "-n", "list", "cluster", check=False).returncode == 0, _START_S, "slurmdbd")
 
     def start_node(self, node: str) -> None:
@@ -91,15 +92,17 @@ class SlurmCluster:
         for path in (own / "spool", own / "munge"):
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True, mode=0o755)
-        munged = " ".join([*self._munged(self.folder / "munge", own, "--force"), "&"])
+        munged = " ".join(self._munged(self.folder / "munge", own))
+        root = self._programs.prefix
         script = (
-            f"mount --make-rprivate / && hostname {node} && mount --bind {own}/munge {self.folder}/munge &&"
-            f" mount --bind {self.folder}/hosts /etc/hosts || exit 1\n{munged}\n"
-            f"until [ -S {self.folder}/munge/socket ]; do sleep 0.05; done\n"
-            f"exec slurmd -D -f {self.conf} -N {node}"
+            f"mount --make-rprivate / && hostname {node} && mount --bind {own}/munge {root}{self.folder}/munge &&"
+            f" mount --bind {self.folder}/hosts {root}/etc/hosts && mount -t proc proc {root}/proc || exit 1\n"
+            f"chroot {root or '/'} {munged} &\n"
+            f"until [ -S {own}/munge/socket ]; do sleep 0.05; done\n"
+            f"exec chroot {root or '/'} slurmd -D -f {self.conf} -N {node}"
         )
         unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
-        self._run(node, [*unshare, script])
+        self._run(node, self._programs.outside([*unshare, script]))
 
     def end(self, name: str, number: int = signal.SIGTERM) -> None:
         """Ends a program: a node with all its processes at once, as without power."""
@@ -142,26 +145,18 @@ class SlurmCluster:
         host = socket.gethostname().partition(".")[0]
         hosts = Path("/etc/hosts").read_text() + f"127.0.0.1 {' '.join(NODES)}\n"
         (self.folder / "hosts").write_text(hosts)
-        self.conf.write_text(
-            slurm_conf(
-                self.folder,
-                host,
-                self._ports,
-                has_accounting=self.has_accounting,
-                min_job_age_s=self._min_job_age_s,
-            )
-        )
-        for name in ("cgroup.conf", "gres.conf"):
-            (self.folder / name).write_text("")
+        self.conf.write_text(slurm_conf(self.folder, host, self._ports, self.kind, self._first_job))
+        (self.folder / "cgroup.conf").write_text(memory.cgroup_conf(self.kind.memory))
+        (self.folder / "gres.conf").write_text("")
         accounting = self.folder / "slurmdbd.conf"
         accounting.write_text(slurmdbd_conf(self.folder, host, self._ports, self._password))
         accounting.chmod(0o600)
 
-    def _munged(self, sockets: Path, own: Path, *options: str) -> list[str]:
+    def _munged(self, sockets: Path, own: Path) -> list[str]:
         files = {"pid-file": "munged.pid", "log-file": "munged.log", "seed-file": "munged.seed"}
         given = [f"--{option}={own / name}" for option, name in files.items()]
         key = f"--key-file={self.folder / 'munge.key'}"
-        return ["munged", "--foreground", "--force", f"--socket={sockets / 'socket'}", key, *given, *options]
+        return ["munged", "--foreground", "--force", f"--socket={sockets / 'socket'}", key, *given]
 
     def _start_database(self) -> None:
         data, socket_file = self.folder / "database", self.folder / "database.sock"
@@ -177,8 +172,8 @@ class SlurmCluster:
         grant = "GRANT ALL ON slurm_acct.* TO slurm@'127.0.0.1'"
         self.call(*client, text=f"CREATE DATABASE slurm_acct; CREATE USER {user}; {grant};")
 
-    def _run(self, name: str, command: list[str], **variables: str) -> None:
-        """Starts a program that is no child of the test, which others use after it."""
+    def _run(self, name: str, command: Sequence[str], **variables: str) -> int:
+        """Starts a program that is no child of the test, as others use it after it; its process id."""
         environment: Mapping[str, str] = {**self.environment, **variables}
         script = '"$@" >> "$0" 2>&1 < /dev/null & echo $!'
         started = subprocess.run(
@@ -189,12 +184,14 @@ class SlurmCluster:
             check=True,
         )
         self._running[name] = os.pidfd_open(int(started.stdout))
+        return int(started.stdout)
 
 
 @contextmanager
-def running(folder: Path, *, has_accounting: bool = True, min_job_age_s: int = 300) -> Iterator[SlurmCluster]:
-    """A context with a running cluster."""
-    cluster = SlurmCluster(folder, has_accounting=has_accounting, min_job_age_s=min_job_age_s)
+def running(folder: Path, kind: ClusterKind) -> Iterator[SlurmCluster]:
+    """A context with a running cluster. `folder`: made for it."""
+    folder.mkdir()
+    cluster = SlurmCluster(folder, kind)
     try:
         cluster.start()
         yield cluster

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+
+from tests.fakes.slurm.installation import OWN
+from tests.fakes.slurm.memory import POLL, slurm_lines
 
 NODES = ("n1", "n2")
 CPUS, MEMORY_MB = 4, 2048
 CLUSTER = "nnitest"
 
 
-def slurm_conf(folder: Path, host: str, ports: dict[str, int], *, has_accounting: bool, min_job_age_s: int) -> str:
-    """`slurm.conf`. `ports`: of `slurmctld`, `slurmdbd` and each node."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterKind:
+    """Which Slurm a cluster is. `version`: of `installation.VERSIONS`; `memory`: `memory.POLL` or `memory.CGROUP`;
+    `min_job_age_s`: seconds for which the controller remembers ended jobs."""
+
+    version: str = OWN
+    has_accounting: bool = True
+    memory: str = POLL
+    min_job_age_s: int = 600
+
+
+def slurm_conf(folder: Path, host: str, ports: dict[str, int], kind: ClusterKind, first_job: int) -> str:
+    """`slurm.conf`. `ports`: of `slurmctld`, `slurmdbd` and each node; `first_job`: id of the first job."""
     socket = folder / "munge/socket"
     lines = [
         f"ClusterName={CLUSTER}",
@@ -24,25 +39,22 @@ def slurm_conf(folder: Path, host: str, ports: dict[str, int], *, has_accounting
         f"SlurmdSpoolDir={folder}/%n/spool",
         f"SlurmctldPidFile={folder}/slurmctld.pid",
         f"SlurmdPidFile={folder}/%n/slurmd.pid",
-        "ProctrackType=proctrack/linuxproc",
-        "TaskPlugin=task/none",
+        f"FirstJobId={first_job}",
+        *slurm_lines(kind.memory),
         "MpiDefault=none",
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
         "SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1",
         "PreemptType=preempt/partition_prio",
         "PreemptMode=REQUEUE",
-        "JobAcctGatherType=jobacct_gather/linux",
-        "JobAcctGatherFrequency=task=1",
-        "JobAcctGatherParams=OverMemoryKill",
         "DefMemPerCPU=128",
-        f"MinJobAge={min_job_age_s}",
+        f"MinJobAge={kind.min_job_age_s}",
         "KillWait=2",
         "ReturnToService=2",
         "SlurmctldTimeout=20",
         "SlurmdTimeout=10",
         "SlurmdParameters=config_overrides",
-        *(_accounting(folder, ports) if has_accounting else ()),
+        *(_accounting(folder, ports) if kind.has_accounting else ()),
         *(
             f"NodeName={node} NodeHostname={node} NodeAddr=127.0.0.1 Port={ports[node]} CPUs={CPUS}"
             f" RealMemory={MEMORY_MB} State=UNKNOWN"

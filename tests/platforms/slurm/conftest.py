@@ -1,4 +1,4 @@
-"""One Slurm for all tests of a session that need it."""
+"""One Slurm of each version for all tests of a session that need it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fakes.slurm import cluster
 from tests.fakes.slurm.cluster import SlurmCluster
+from tests.fakes.slurm.clusters import EVERY_VERSION, SlurmClusters, clusters
 
 
 @pytest.fixture(scope="package")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
-    if reason := cluster.missing():
-        pytest.skip(reason)
-    with cluster.running(tmp_path_factory.mktemp("slurm")) as running:
-        yield running
+def slurm_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClusters]:
+    with clusters(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture(params=EVERY_VERSION)
+def slurm(request: pytest.FixtureRequest, slurm_clusters: SlurmClusters) -> SlurmCluster:
+    return slurm_clusters.of(request.param)

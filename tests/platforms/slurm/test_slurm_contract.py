@@ -1,4 +1,4 @@
-"""Slurm keeps the contract, on a real one."""
+"""Slurm keeps the contract, on a real one of each version, on a login node and over SSH."""
 
 from __future__ import annotations
 

@@ -21,6 +21,9 @@ from nni_manager.platforms.slurm.waits import wait_of
 
 pytestmark = pytest.mark.unit
 
+#: 2026-11-29T12:00:00Z
+NOW_MS = 1_795_953_600_000
+
 _QUEUE = """\
 4|COMPLETED|0|0|2026-11-29T11:02:10|n1|None|nni_exp_a_trial_b
 1|FAILED|36608|0|2026-11-29T11:00:33|n1|NonZeroExitCode|exp-a
@@ -158,7 +161,18 @@ def test_suspended_job_runs_and_says_so() -> None:
         ("BeginTime", WaitCode.QUEUED, False),
         ("Dependency", WaitCode.QUEUED, False),
         ("QOSMaxJobsPerUserLimit", WaitCode.QUOTA, False),
-        ("AssocGrpCPUMinutesLimit", WaitCode.QUOTA, False),
+        ("AssocGrpCPUMinutesLimit", WaitCode.QUOTA, True),
+        ("AssocGrpGRESMinutes", WaitCode.QUOTA, True),
+        ("QOSGrpWallLimit", WaitCode.QUOTA, True),
+        ("AssocGrpCPURunMinutesLimit", WaitCode.QUOTA, False),
+        ("QOSGrpGRESRunMinutes", WaitCode.QUOTA, False),
+        ("AssocGrpCpuLimit", WaitCode.QUOTA, False),
+        ("QOSMaxMemoryPerUser", WaitCode.QUOTA, False),
+        ("AssocMaxWallDurationPerJobLimit", WaitCode.UNSCHEDULABLE, True),
+        ("AssocMaxCPUMinutesPerJobLimit", WaitCode.UNSCHEDULABLE, True),
+        ("QOSMaxGRESPerJob", WaitCode.UNSCHEDULABLE, True),
+        ("QOSMaxCpuPerNode", WaitCode.UNSCHEDULABLE, True),
+        ("QOSMinCpuNotSatisfied", WaitCode.UNSCHEDULABLE, True),
         ("JobHeldUser", WaitCode.HELD, False),
         ("JobHeldAdmin", WaitCode.HELD, False),
         ("ReqNodeNotAvail, UnavailableNodes:n2", WaitCode.UNSCHEDULABLE, False),
@@ -174,9 +188,30 @@ def test_suspended_job_runs_and_says_so() -> None:
     ],
 )
 def test_reason_becomes_a_wait(reason: str, code: WaitCode, is_hopeless: bool) -> None:
-    wait = wait_of(_row("PENDING", reason=reason))
+    wait = wait_of(_row("PENDING", reason=reason), NOW_MS)
     assert (wait.code, wait.is_hopeless) == (code, is_hopeless)
     assert reason in wait.sentence
+
+
+@pytest.mark.parametrize(
+    ("start", "shown"),
+    [
+        ("2026-11-29T12:00:30", "2026-11-29T12:00:30Z"),
+        ("2027-09-01T00:00:00", "2027-09-01T00:00:00Z"),
+        ("2027-11-28T00:00:00", ""),
+        ("2037-01-01T00:00:00", ""),
+        ("2026-11-29T11:59:00", ""),
+        ("soon", ""),
+        ("", ""),
+    ],
+)
+def test_start_is_shown_in_utc_if_it_is_plausible(start: str, shown: str) -> None:
+    details = wait_of(_row("PENDING", reason="Priority", start=start), NOW_MS).details
+    assert details.get("startsAt", "") == shown
+
+
+def test_times_of_the_queue_are_in_utc() -> None:
+    assert commands.queue().startswith("exec env TZ=UTC0 SLURM_TIME_FORMAT=standard squeue ")
 
 
 @pytest.mark.parametrize(
