@@ -66,5 +66,22 @@ def test_preemption_without_return_is_counted() -> None:
     assert found.message.endswith("while it ran: Kueue deactivated the job: another's turn")
 
 
-def test_suspension_without_a_queue_is_left_to_its_user() -> None:
-    assert report(job({}, suspend=True), has_run=True).state is JobState.RUNNING
+def test_suspension_by_a_user_is_a_counted_preemption() -> None:
+    found = report(job({}, suspend=True), has_run=True)
+    assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, False)
+    assert found.message == "TFJob n was suspended while it ran"
+
+
+_RAN: dict[str, dict[str, Any]] = {
+    "its start is kept": {"status": {"startTime": "2026-01-01T00:00:00Z"}},
+    "it was running": {"status": {"conditions": [{"type": "Running", "status": "False"}]}},
+}
+
+
+@pytest.mark.parametrize("status", _RAN.values(), ids=_RAN)
+def test_suspension_before_this_process_is_seen(status: dict[str, Any]) -> None:
+    assert report({**job({}, suspend=True), **status}).state is JobState.PREEMPTED
+
+
+def test_suspended_job_that_has_not_run_waits() -> None:
+    assert report(job({}, suspend=True)).state is JobState.PENDING

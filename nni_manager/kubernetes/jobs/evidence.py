@@ -104,14 +104,25 @@ def is_alive(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
-def is_removed_by_taint(pod: Object) -> bool:
-    """Whether a pod is removed because of a taint of its node, and has not ended."""
-    told = (pod.get("status") or {}).get("conditions") or ()
-    reasons = {
-        one.get("reason") for one in told if (one.get("type"), one.get("status")) == ("DisruptionTarget", "True")
-    }
-    is_leaving = bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
-    return is_leaving and "DeletionByTaintManager" in reasons
+def is_leaving(pod: Object) -> bool:
+    """Whether a pod is deleted, and its containers have not ended."""
+    return bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
+
+
+def has_begun(job: Object, pods: Iterable[Object], container: str) -> bool:
+    """Whether a job has run, as its object or its pods still show: also before this process followed it.
+
+    A suspended Job keeps its start; operators keep the condition `Running`, as false.
+    """
+    status = job.get("status") or {}
+    is_stopped = bool((job.get("spec") or {}).get("suspend")) and bool(status.get("startTime"))
+    has_condition = any(one.get("type") == "Running" for one in status.get("conditions") or ())
+    states = (one for pod in pods for one in _statuses(pod.get("status") or {}) if one.get("name") == container)
+    return (
+        is_stopped
+        or has_condition
+        or any((one.get("state") or {}).keys() & {"running", "terminated"} for one in states)
+    )
 
 
 def pod_end(pod: Object, container: str = "") -> PodEnd | None:

@@ -119,15 +119,20 @@ class JobMemory:
             return self._removed(found, removed_s, now_s)
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
+        self.has_run = self.has_run or evidence.has_begun(self.object, self.pods.values(), self.container)
         if found.state is JobState.PENDING and self.has_run:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
         self.is_slow_to_start = self.lacks_reason = False
-        if (self.has_run or kueue.was_preempted(self.workload)) and kueue.is_suspended(self.object):
-            return self._suspended(found, self.object), None
-        if found.state is JobState.PENDING:
-            return self._pending(found, now_s)
-        return self._cut_off(found, now_s) or self._taken(found, now_s)
+        if (cut_off := self._cut_off(now_s)) is not None:
+            return cut_off, None
+        if kueue.is_suspended(self.object) and (self.has_run or kueue.was_taken_back(self.workload)):
+            report, again_s = self._suspended(found, self.object), None
+        elif found.state is JobState.PENDING:
+            report, again_s = self._pending(found, now_s)
+        else:
+            report, again_s = self._taken(found, now_s)
+        return report, min(filter(None, (again_s, self._left_s(now_s))), default=None)
 
     @property
     def _is_being_deleted(self) -> bool:
@@ -141,19 +146,22 @@ class JobMemory:
         return self._kept_s if self.removed_s is None else self.removed_s
 
     def _suspended(self, found: Observation, job: Object) -> Observation:
-        """The report on a job that its queue suspended after it had run: it would run again, as if it were new. If the
-        queue will not admit it again, the preemption counts."""
+        """The report on a job that was suspended after it had run: it would run again, as if it were new.
+
+        The preemption does not count, unless its queue will not admit it again, or a user suspended it.
+        """
         if self.is_cancelled or any(map(evidence.is_alive, self.pods.values())):
             return found
         end, why, refused = self._end_of_reporter(), "", None
         if self.workload is not None:
             refused = kueue.refusal(self.workload)
             why = kueue.evicted(self.workload) if refused is None else refused[1]
-        sentence = f"{job.get('kind')} {self.name} was suspended by its queue while it ran"
+        by = " by its queue" if kueue.is_queued(job) else ""
+        sentence = f"{job.get('kind')} {self.name} was suspended{by} while it ran"
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED,
-            is_uncounted=refused is None,
+            is_uncounted=refused is None and kueue.is_queued(job),
             exit_code=end.exit_code if end else None,
             native_reason="Suspended",
             message=": ".join(filter(None, (sentence, why))),
@@ -161,20 +169,27 @@ class JobMemory:
             wait=None,
         )
 
-    def _cut_off(self, found: Observation, now_s: float) -> tuple[Observation, float | None] | None:
-        """The report on a job whose pod should have left its node, and seconds until the next evaluation; None: it is
-        elsewhere. The pod of a node that does not answer stays until the node is back or removed."""
+    def _cut_off(self, now_s: float) -> Observation | None:
+        """The report on a job whose pod should have ended long ago; None: it is another. The pod of a node that does
+        not answer stays until the node is back or removed."""
         pod = _reporter(self.pods.values())
-        if pod is None or self.is_cancelled or not evidence.is_removed_by_taint(pod):
+        if pod is None or not evidence.is_leaving(pod):
             self._leaving_s = None
             return None
         self._leaving_s = now_s if self._leaving_s is None else self._leaving_s
-        spec = pod.get("spec") or {}
+        if self._left_s(now_s) is not None:
+            return None
+        node = (pod.get("spec") or {}).get("nodeName")
+        sentence = f"node {node} does not answer: pod {pod['metadata']['name']} should have ended"
+        return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=evidence.place([pod]))
+
+    def _left_s(self, now_s: float) -> float | None:
+        """Seconds until the reporting pod should have ended; None: they are over, or it is not deleted."""
+        pod = _reporter(self.pods.values())
+        if pod is None or self._leaving_s is None:
+            return None
         left_s = self._leaving_s + _grace_s(pod) + _ENDING_S - now_s
-        if left_s > 0:
-            return found, left_s
-        sentence = f"node {spec.get('nodeName')} does not answer: pod {pod['metadata']['name']} should have left it"
-        return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=found.place), None
+        return left_s if left_s > 0 else None
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
@@ -254,6 +269,8 @@ class JobMemory:
 
         Its end is reported when its pods are gone: until then they use resources and may report results.
         """
+        if self._leaving_s is not None and self._leaving_s < since_s and (cut_off := self._cut_off(now_s)) is not None:
+            return cut_off, None
         grace_s = max(map(_grace_s, self.pods.values()), default=0.0)
         if self.pods and now_s < since_s + grace_s + _ENDING_S:
             running = Observation(
@@ -275,7 +292,7 @@ class JobMemory:
         )
 
     def _pending(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
-        if self.object is not None and kueue.is_suspended(self.object):
+        if self.object is not None and kueue.is_suspended(self.object) and kueue.is_queued(self.object):
             return kueue.waiting(found, self.object, self.workload), None
         pods = list(self.pods.values())
         self._making_s = (self._making_s or now_s) if evidence.is_being_made(pods) else None

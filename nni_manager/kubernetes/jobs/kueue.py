@@ -15,13 +15,19 @@ from nni_manager.platform_kit.contract import PreflightFinding, Severity
 
 #: Versions of its API, the best first; 0.15 and newer serve the first.
 _VERSIONS = ("v1beta2", "v1beta1")
+#: Reasons of evictions of admitted jobs. Others also occur before a job's pods have run.
+_TAKEN_BACK = ("Preempted", "ClusterQueueStopped", "LocalQueueStopped", "NodeFailures")
 
 
 def is_suspended(job: Object) -> bool:
-    """Whether a queue holds the job: before its turn, or after Kueue gave its place to another."""
-    spec, labels = job.get("spec") or {}, (job.get("metadata") or {}).get("labels") or {}
-    is_stopped = spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend")
-    return bool(is_stopped and QUEUE_LABEL in labels)
+    """Whether a queue or a user holds the job: before its turn, or after its place was taken back."""
+    spec = job.get("spec") or {}
+    return bool(spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"))
+
+
+def is_queued(job: Object) -> bool:
+    """Whether a queue of Kueue decides when the job runs."""
+    return QUEUE_LABEL in ((job.get("metadata") or {}).get("labels") or {})
 
 
 async def find_workloads(cluster: Cluster) -> Resource | None:
@@ -71,10 +77,10 @@ def evicted(workload: Object) -> str:
     return str((_condition(workload, "Evicted", "True") or {}).get("message") or "")
 
 
-def was_preempted(workload: Object | None) -> bool:
-    """Whether a queued job was admitted before, and another took its place."""
+def was_taken_back(workload: Object | None) -> bool:
+    """Whether a queued job was admitted before, and its place was taken back. Its pods may have run."""
     told = _condition(workload, "Evicted", "True") if workload is not None else None
-    return told is not None and told.get("reason") == "Preempted"
+    return told is not None and told.get("reason") in _TAKEN_BACK
 
 
 def _condition(workload: Object, kind: str, status: str) -> dict[str, Any] | None:

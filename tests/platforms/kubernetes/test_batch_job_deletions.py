@@ -16,6 +16,9 @@ from tests.platforms.test_kubernetes_ends import WORLDS, every_kind
 
 pytestmark = pytest.mark.contract
 
+#: With the grace period of a pod: no time for its end.
+AT_ONCE_S = -30.0
+
 
 @every_kind
 async def test_job_deleted_in_the_foreground_is_cancelled(
@@ -35,17 +38,61 @@ async def test_job_deleted_in_the_foreground_is_cancelled(
 
 
 async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with BatchJob().make_world(tmp_path) as world:
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            await isolated(world)
+            assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
+            monkeypatch.setattr(job_memory, "_ENDING_S", AT_ONCE_S)
+            report = await seen(world, platform, handle, JobState.UNKNOWN)
+            assert report.unreachable.startswith("node node-0 does not answer: pod nni-exp-")
+        async with world.make() as platform:
+            await seen(world, platform, handle, JobState.UNKNOWN)
+            world.control.find_node("node-0")
+            report = await seen(world, platform, handle, JobState.PREEMPTED)
+            assert report.native_reason == "DeletionByTaintManager"
+
+
+async def test_cancelled_job_on_an_isolated_node_stays_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the manager says that it may still run."""
     async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
-        world.control.isolate_node("node-0")
-        await world._until(lambda: bool(_status(world).get("terminating")))
-        assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
-        monkeypatch.setattr(job_memory, "_ENDING_S", -30.0)
+        await isolated(world)
+        monkeypatch.setattr(job_memory, "_ENDING_S", AT_ONCE_S)
+        await seen(world, platform, handle, JobState.UNKNOWN)
+        await platform.cancel([handle], 1)
+        await world._until(lambda: not world.server.cluster.store.all(JOBS.key, "default"))
         report = await seen(world, platform, handle, JobState.UNKNOWN)
-        assert report.unreachable.startswith("node node-0 does not answer: pod nni-exp-")
-        world.control.find_node("node-0")
-        report = await seen(world, platform, handle, JobState.PREEMPTED)
-        assert report.native_reason == "DeletionByTaintManager"
+        assert report.unreachable != ""
+        world.control.lose_node("node-0")
+        await seen(world, platform, handle, JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_job_that_a_user_suspends_is_preempted(tmp_path: Path, is_connected: bool) -> None:
+    async with BatchJob().make_world(tmp_path) as world:
+        async with world.make() as platform:
+            handle = await running(world, platform, "a")
+            [found] = world.server.cluster.store.all(JOBS.key, "default")
+            if is_connected:
+                world.control.suspend("default", found["metadata"]["name"])
+                await seen(world, platform, handle, JobState.PREEMPTED)
+                return
+        world.control.suspend("default", found["metadata"]["name"])
+        await world._until(lambda: world.pods(handle) == [])
+        async with world.make() as platform:
+            report = await seen(world, platform, handle, JobState.PREEMPTED)
+    assert (report.is_uncounted, report.message) == (
+        False,
+        f"Job {found['metadata']['name']} was suspended while it ran",
+    )
+
+
+async def isolated(world: KubernetesWorld) -> None:
+    world.control.isolate_node("node-0")
+    await world._until(lambda: bool(_status(world).get("terminating")))
 
 
 def _status(world: KubernetesWorld) -> dict[str, object]:

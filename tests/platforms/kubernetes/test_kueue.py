@@ -100,12 +100,13 @@ async def test_job_preempted_by_its_queue_is_not_counted(tmp_path: Path, kind: s
         await world._until(lambda: world._objects(_OPERATED[kind].resource) == [])
 
 
+@pytest.mark.parametrize("reason", ["Preempted", "ClusterQueueStopped"])
 @pytest.mark.parametrize("kind", _OPERATED)
-async def test_preemption_while_disconnected_is_seen(tmp_path: Path, kind: str) -> None:
+async def test_preemption_while_disconnected_is_seen(tmp_path: Path, kind: str, reason: str) -> None:
     async with world_in(tmp_path, kind=kind) as world:
         async with world.make(queueName="team") as platform:
             handle, name = await admitted(world, platform, kind)
-        world.control.kueue_evict("default", name, "Preempted", _TAKEN, kind)
+        world.control.kueue_evict("default", name, reason, _TAKEN, kind)
         await world._until(lambda: world.pods(handle) == [])
         await world.restart()
         async with world.make(queueName="team") as platform:
