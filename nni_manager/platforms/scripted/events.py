@@ -9,7 +9,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import PlatformUnavailable, VersionRefused
 from nni_manager.platform_kit.contract import Host
 from nni_manager.platforms.scripted.jobs import Job
-from nni_manager.platforms.scripted.states import Line, lines
+from nni_manager.platforms.scripted.states import lines
 from trial_runner import protocol
 
 
@@ -70,8 +70,6 @@ class SimulatedReports:
         self._registered: set[str] = set()
         #: Stored bytes of each job's outbox, once known.
         self._stored: dict[str, int] = {}
-        #: What each job reports, as its rule has it.
-        self._lines: dict[str, tuple[Line, ...]] = {}
 
     async def tell(self, job: Job, now_ms: int) -> None:
         """Delivers the due reports of a job; returns when they are stored.
@@ -84,7 +82,6 @@ class SimulatedReports:
 
     def forget(self, job_name: str) -> None:
         self._stored.pop(job_name, None)
-        self._lines.pop(job_name, None)
         self._registered.discard(job_name)
 
     async def _register(self, job: Job) -> None:
@@ -98,10 +95,8 @@ class SimulatedReports:
 
     async def _deliver(self, job: Job, now_ms: int) -> None:
         stored = await self._stored_bytes(job.name)
-        if job.name not in self._lines:
-            self._lines[job.name] = lines(job.rule)
         end = 0
-        for line in self._lines[job.name]:
+        for line in lines(job.rule):
             start, end = end, end + len(line.text.encode()) + 1
             if end > stored and job.starts_ms + line.after_ms <= now_ms:
                 await self._deliver_line(job.name, line.text, start, end)
