@@ -21,8 +21,6 @@ from nni_manager.kubernetes.jobs.storage import read_login
 from nni_manager.platform_kit.contract import PreflightFinding, Severity
 from trial_runner import protocol
 
-#: The oldest version with all features that we use: CustomResourceDefinitions as `apiextensions.k8s.io/v1`.
-OLDEST = (1, 16)
 #: The group of Kubeflow's newer kind TrainJob, and the advice for a cluster that serves it instead of an older kind.
 TRAINER = "trainer.kubeflow.org"
 _PLAIN_JOBS = "TrainJob of Kubeflow Trainer is not supported: use `platform: kubernetes`, which needs no operator"
@@ -105,9 +103,9 @@ class Preflight:
         told = await cluster.call("GET", "/version")
         version = tuple(int(re.sub(r"\D", "", str(told.get(part))) or 0) for part in ("major", "minor"))
         sentence = f"Kubernetes {told.get('gitVersion')} at {(await cluster.client()).host}"
-        if version >= OLDEST:
+        if version >= self._kind.oldest:
             return PreflightFinding(Severity.FINE, "cluster", sentence)
-        oldest = ".".join(map(str, OLDEST))
+        oldest = ".".join(map(str, self._kind.oldest))
         return PreflightFinding(
             Severity.WARNING, "cluster", f"{sentence} is older than {oldest}, the oldest tested version"
         )

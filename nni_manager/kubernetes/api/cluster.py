@@ -308,6 +308,9 @@ class Kind:
     keeps_failed_pods: bool = False
     #: The operator that serves the kind, and where to get it.
     operator: str
+    #: The oldest version of Kubernetes with all features that we use: CustomResourceDefinitions as
+    #: `apiextensions.k8s.io/v1`.
+    oldest: tuple[int, int] = (1, 16)
 
     async def find(self, cluster: Cluster) -> Resource | None:
         """The kind, in the wanted version if served, or else in the cluster's preferred one; None: not served. Raises

@@ -47,6 +47,7 @@ KIND = Kind(
     read=report,
     version="v1",
     operator="Kubernetes 1.24 or newer",
+    oldest=(1, 24),
 )
 #: Fields that keep the Job's controller from running a pod again; servers before 1.26 and 1.29 lack them.
 _NO_REPLACEMENT: Object = {

@@ -216,3 +216,12 @@ async def test_missing_pull_secret_is_found_before_the_first_job(tmp_path: Path)
     async with world_in(tmp_path) as world:
         found = await world.make(imagePullSecrets=[{"name": "absent"}]).preflight()
     assert [one.subject for one in found if one.severity is Severity.WRONG] == ["imagePullSecrets"]
+
+
+@pytest.mark.parametrize(("minor", "severity"), [(23, Severity.WARNING), (24, Severity.FINE)])
+async def test_older_cluster_is_named(tmp_path: Path, minor: int, severity: Severity) -> None:
+    async with world_in(tmp_path) as world:
+        world.server.cluster.settings.minor_version = minor
+        [found] = [one for one in await world.make().preflight() if one.subject == "cluster"]
+    assert found.severity is severity
+    assert ("older than 1.24, the oldest tested version" in found.sentence) == (minor < 24)
