@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -207,7 +208,14 @@ def _store(folder: Path, offsets: dict[str, int], message: Mapping[str, Any]) ->
         return False
     path = folder / name
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    path.touch()
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end < message["offset"]:
+            offsets[name] = end  # the copy was cut: the next reading continues there
+            return False
+        file.seek(message["offset"])  # a full disk may have left a part of this piece
         file.write(data)
+        file.truncate()
     offsets[name] = message["offset"] + len(data)
     return bool(data)
