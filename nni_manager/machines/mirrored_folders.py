@@ -119,9 +119,12 @@ class MirroredFolders:
                 return False
             answer = await self._ask({"verb": "read", "jobs": wanted, "most": _MOST_BYTES})
             by_folder = {one.folder: (name, one) for name, one in jobs.items()}
-            news = await asyncio.to_thread(lambda: list(dict.fromkeys(self._stored(answer, by_folder))))
-        for name in news:
-            self._on_news(name)
+            news: list[str] = []
+            try:
+                await asyncio.to_thread(self._store_all, answer, by_folder, news)
+            finally:  # what was stored before a failure is not read again
+                for name in dict.fromkeys(news):
+                    self._on_news(name)
         return bool(_done(answer, self._shell.name).get("more"))
 
     async def _run(self) -> None:
@@ -142,14 +145,14 @@ class MirroredFolders:
         await happened(self._wanted, asyncio.timeout(self._every_s if self._jobs else None))
         self._wanted.clear()
 
-    def _stored(self, answer: Answer, jobs: Mapping[str, tuple[str, _Mirrored]]) -> Iterator[str]:
-        """The names of jobs with new bytes, as these are stored."""
+    def _store_all(self, answer: Answer, jobs: Mapping[str, tuple[str, _Mirrored]], news: list[str]) -> None:
+        """Stores an answer and adds the name of each job with new bytes to `news`. Raises OSError."""
         for message in _messages(answer):
             if "data" not in message or message.get("folder") not in jobs:
                 continue
             name, job = jobs[message["folder"]]
             if _store(self._here / job.folder, job.offsets, message):
-                yield name
+                news.append(name)
 
     async def _call(self, request: Mapping[str, Any], data: bytes = b"") -> Mapping[str, Any]:
         return _done(await self._ask(request, data), self._shell.name)

@@ -100,6 +100,16 @@ async def test_piece_cut_off_by_full_disk_is_written_again(both: Both) -> None:
     assert both.copied("a/outbox/main.jsonl") == "x" * 300_000 + "\nlast\n"
 
 
+async def test_stored_bytes_are_news_although_a_later_piece_fails(both: Both) -> None:
+    for name in ("a", "b"):
+        both.folders.follow(f"job {name}", name)
+        both.write(f"{name}/outbox/main.jsonl", "1\n")
+    (both.here / "b").write_text("not a folder")
+    with pytest.raises(OSError):
+        await both.folders.read()
+    assert both.news == ["job a"]
+
+
 @pytest.mark.parametrize("found", ["", "1\n", "1\n2\nre"])
 async def test_copy_of_another_length_becomes_like_the_original(both: Both, found: str) -> None:
     both.folders.follow("job", "a")
