@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -118,9 +119,12 @@ class MirroredFolders:
                 return False
             answer = await self._ask({"verb": "read", "jobs": wanted, "most": _MOST_BYTES})
             by_folder = {one.folder: (name, one) for name, one in jobs.items()}
-            news = await asyncio.to_thread(lambda: list(dict.fromkeys(self._stored(answer, by_folder))))
-        for name in news:
-            self._on_news(name)
+            news: list[str] = []
+            try:
+                await asyncio.to_thread(self._store_all, answer, by_folder, news)
+            finally:  # what was stored before a failure is not read again
+                for name in dict.fromkeys(news):
+                    self._on_news(name)
         return bool(_done(answer, self._shell.name).get("more"))
 
     async def _run(self) -> None:
@@ -141,14 +145,14 @@ class MirroredFolders:
         await happened(self._wanted, asyncio.timeout(self._every_s if self._jobs else None))
         self._wanted.clear()
 
-    def _stored(self, answer: Answer, jobs: Mapping[str, tuple[str, _Mirrored]]) -> Iterator[str]:
-        """The names of jobs with new bytes, as these are stored."""
+    def _store_all(self, answer: Answer, jobs: Mapping[str, tuple[str, _Mirrored]], news: list[str]) -> None:
+        """Stores an answer and adds the name of each job with new bytes to `news`. Raises OSError."""
         for message in _messages(answer):
             if "data" not in message or message.get("folder") not in jobs:
                 continue
             name, job = jobs[message["folder"]]
             if _store(self._here / job.folder, job.offsets, message):
-                yield name
+                news.append(name)
 
     async def _call(self, request: Mapping[str, Any], data: bytes = b"") -> Mapping[str, Any]:
         return _done(await self._ask(request, data), self._shell.name)
@@ -207,7 +211,14 @@ def _store(folder: Path, offsets: dict[str, int], message: Mapping[str, Any]) ->
         return False
     path = folder / name
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with path.open("ab") as file:
+    path.touch()
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        if end < message["offset"]:
+            offsets[name] = end  # the copy was cut: the next reading continues there
+            return False
+        file.seek(message["offset"])  # a full disk may have left a part of this piece
         file.write(data)
+        file.truncate()
     offsets[name] = message["offset"] + len(data)
     return bool(data)

@@ -6,10 +6,11 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import asyncssh
 import pytest
 import pytest_asyncio
 
@@ -104,6 +105,47 @@ async def test_lost_connection_is_made_again(machine: RealMachine) -> None:
         await machine.start()
         shell.try_again()
         assert (await shell.run("echo on")).rc == 0
+
+
+async def run_together(shell: LoginShell, home: Path) -> None:
+    """Commands that end only when all of them run at the same time."""
+    waits = "while [ $(ls ~/together | wc -l) -lt 4 ]; do sleep 0.02; done"
+    (home / "together").mkdir()
+    answers = [shell.run(f"touch ~/together/{number}; {waits}", limit_s=10) for number in range(4)]
+    assert [answer.rc for answer in await asyncio.gather(*answers)] == [0] * 4
+
+
+@pytest.mark.parametrize("while_opening", [False, True])
+async def test_lost_connection_does_not_limit_sessions(
+    machine: RealMachine, monkeypatch: pytest.MonkeyPatch, while_opening: bool
+) -> None:
+    opened, lost = asyncssh.SSHClientConnection.create_session, []
+
+    async def lose_first(connection: asyncssh.SSHClientConnection, *given: Any, **options: Any) -> Any:
+        if not lost:
+            lost.append(connection)
+            asyncio.get_running_loop().call_soon(connection.abort) if while_opening else connection.abort()
+        return await opened(connection, *given, **options)
+
+    monkeypatch.setattr(asyncssh.SSHClientConnection, "create_session", lose_first)
+    machine.settings = ()
+    await machine.stop()
+    await machine.start()
+    async with shell_of(machine) as shell:
+        assert (await shell.run("echo on")).text == "on\n"
+        assert lost and machine.logins == 2
+        await run_together(shell, machine.home)
+
+
+async def test_limit_of_sessions_ends_with_its_connection(machine: RealMachine) -> None:
+    async with shell_of(machine) as shell:
+        await asyncio.gather(*(shell.run("sleep 0.1") for _ in range(2)))
+        await machine.stop()
+        machine.settings = ()
+        await machine.start()
+        with suppress(NoAnswer):  # the loss may be noticed late
+            await shell.run("echo on")
+        await run_together(shell, machine.home)
 
 
 async def test_refused_login_is_not_repeated_at_once(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+import resource
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,17 @@ class Both:
         return path.read_text() if path.exists() else ""
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """A write beyond `size` bytes is cut off, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest_asyncio.fixture
 async def both(tmp_path: Path) -> AsyncIterator[Both]:
     both = Both(tmp_path)
@@ -75,6 +88,38 @@ async def test_restart_continues_at_the_end_of_the_copy(both: Both) -> None:
     both.anew().follow("job", "a")
     await both.folders.read()
     assert both.copied("a/outbox/main.jsonl") == "1\n2\n"
+
+
+async def test_piece_cut_off_by_full_disk_is_written_again(both: Both) -> None:
+    both.folders.follow("job", "a")
+    both.write("a/outbox/main.jsonl", "x" * 300_000 + "\n")
+    with largest_file(200_000), pytest.raises(OSError):
+        await both.folders.read()
+    both.write("a/outbox/main.jsonl", "last\n")
+    await both.folders.read()
+    assert both.copied("a/outbox/main.jsonl") == "x" * 300_000 + "\nlast\n"
+
+
+async def test_stored_bytes_are_news_although_a_later_piece_fails(both: Both) -> None:
+    for name in ("a", "b"):
+        both.folders.follow(f"job {name}", name)
+        both.write(f"{name}/outbox/main.jsonl", "1\n")
+    (both.here / "b").write_text("not a folder")
+    with pytest.raises(OSError):
+        await both.folders.read()
+    assert both.news == ["job a"]
+
+
+@pytest.mark.parametrize("found", ["", "1\n", "1\n2\nre"])
+async def test_copy_of_another_length_becomes_like_the_original(both: Both, found: str) -> None:
+    both.folders.follow("job", "a")
+    both.write("a/outbox/main.jsonl", "1\n2\n")
+    await both.folders.read()
+    (both.here / "a/outbox/main.jsonl").write_text(found)
+    both.write("a/outbox/main.jsonl", "3\n")
+    for _ in range(2):
+        await both.folders.read()
+    assert both.copied("a/outbox/main.jsonl") == "1\n2\n3\n"
 
 
 async def test_end_is_copied_after_everything_before_it(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:

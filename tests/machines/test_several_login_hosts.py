@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from nni_manager.domain.errors import BadCredentials
+from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.machines.shell import NoAnswer
+from nni_manager.machines.ssh import login_faults
 from nni_manager.machines.ssh.login_shell import LoginShell
 from tests.machines.test_login_shell import shell_of
 from tests.platforms.remote.ssh_machines import InProcessMachine, RealMachine, home_of_manager
@@ -80,6 +82,21 @@ def silent(address: str, port: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def hung(address: str, port: int) -> Iterator[None]:
+    """A host that accepts connections, but whose SSH server sends nothing."""
+    with socket.create_server((address, port)):
+        yield
+
+
+@contextmanager
+def closing(address: str, port: int) -> Iterator[None]:
+    """A host that closes a connection before its SSH server sends anything."""
+    with socket.create_server((address, port)) as server:
+        threading.Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        yield
+
+
 def in_config(nodes: list[RealMachine]) -> str:
     return ", ".join(node.fingerprint for node in nodes)
 
@@ -114,11 +131,14 @@ async def test_key_of_another_host_says_what_to_do(nodes: list[RealMachine]) -> 
             await shell.run("echo on")
 
 
-async def test_silent_host_of_the_name_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("unusable", [silent, hung, closing])
+async def test_silent_host_of_the_name_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unusable: Any
+) -> None:
     machine = InProcessMachine(tmp_path / "machine")
     await machine.start()
     try:
-        with silent("127.0.0.3", machine.port):
+        with unusable("127.0.0.3", machine.port):
             name_addresses(monkeypatch, "127.0.0.3", machine.address)
             async with shell_of(machine, host=NAME) as shell:
                 began_s = time.monotonic()
@@ -126,3 +146,24 @@ async def test_silent_host_of_the_name_is_passed_over(tmp_path: Path, monkeypatc
                 assert time.monotonic() - began_s < 5
     finally:
         await machine.stop()
+
+
+async def test_message_names_the_hosts_that_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_faults, "CONNECT_S", 1.0)
+    machine = InProcessMachine(tmp_path / "machine")
+    name_addresses(monkeypatch, "127.0.0.3", "127.0.0.4")
+    with hung("127.0.0.3", machine.port), hung("127.0.0.4", machine.port):
+        async with shell_of(machine, host=NAME) as shell:
+            with pytest.raises(
+                PlatformUnavailable, match=r"of 127\.0\.0\.3 and 127\.0\.0\.4 accepts connections, but no"
+            ):
+                await shell.run("echo on")
+
+
+async def test_unusable_hosts_of_the_name_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = InProcessMachine(tmp_path / "machine")
+    name_addresses(monkeypatch, "127.0.0.3", "127.0.0.4")
+    with closing("127.0.0.3", machine.port):
+        async with shell_of(machine, host=NAME) as shell:
+            with pytest.raises(PlatformUnavailable, match="nothing listens at its port"):
+                await shell.run("echo on")

@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 import asyncssh
-from aiohappyeyeballs import start_connection
 
 from nni_manager.machines.ssh.address import ACCEPT_NEW, DEFAULT_PORT, Address, Credential, Entry, JumpHost
+from nni_manager.machines.ssh.answering_host import answering_host
 from nni_manager.machines.ssh.faults import Fault, MachineFault
 from nni_manager.machines.ssh.host_keys import HostKeyJudge
 from nni_manager.machines.ssh.known_hosts import HostKey
@@ -26,8 +26,6 @@ from nni_manager.machines.ssh.user_config import UserConfig
 #: A machine without an answer for 20 seconds counts as gone.
 _KEEPALIVE_S = 5.0
 _KEEPALIVES = 3
-#: Seconds until the next address of a name is tried, too.
-_NEXT_ADDRESS_S = 0.5
 
 
 async def log_in(address: Address, credential: Credential) -> asyncssh.SSHClientConnection:
@@ -153,7 +151,7 @@ async def _verified(login: HostLogin, tunnel: asyncssh.SSHClientConnection | Non
 
 
 async def _reached(login: HostLogin) -> dict[str, socket.socket]:
-    """The option with a connection to the first of a host's addresses that accepts one; empty: asyncssh connects.
+    """The option with a connection to the first of a host's addresses that answers; empty: asyncssh connects.
 
     A name may lead to several hosts. asyncssh would wait for a silent one until the login fails.
     """
@@ -164,7 +162,9 @@ async def _reached(login: HostLogin) -> dict[str, socket.socket]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
     if len(found) < 2:
         return {}
-    return {"sock": await start_connection(found, happy_eyeballs_delay=_NEXT_ADDRESS_S)}
+    sock = await answering_host(found, login.silent)
+    login.silent.clear()
+    return {"sock": sock}
 
 
 def _options(login: HostLogin) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class HostLogin:
     #: The credential's private key, unlocked.
     keys: Sequence[asyncssh.SSHKeyPair] = field(default=(), repr=False)
     connection: asyncssh.SSHClientConnection | None = None
+    #: Addresses of a name of several hosts that accept connections, but have sent nothing.
+    silent: list[str] = field(default_factory=list)
 
     @property
     def connect_s(self) -> float:
@@ -119,10 +121,9 @@ def _late(login: HostLogin) -> Fault:
             " `ConnectTimeout` in ~/.ssh/config"
         )
         return Fault(subject="login", sentence=sentence, fix=fix)
-    if login.connection is not None:
-        sentence = (
-            f"port {login.port} accepts connections, but no SSH server answered in {login.connect_s:.0f} s (timeout)"
-        )
+    if login.silent or login.connection is not None:
+        port = f"port {login.port} of {' and '.join(login.silent)}" if login.silent else f"port {login.port}"
+        sentence = f"{port} accepts connections, but no SSH server answered in {login.connect_s:.0f} s (timeout)"
         return Fault(
             subject="port", sentence=sentence, fix="check whether an SSH server has that port, and read its log"
         )

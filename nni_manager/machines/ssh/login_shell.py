@@ -51,6 +51,7 @@ class LoginShell(Shell):
         connection = await self._logged_in(credential)
         if self._credential in (None, credential) and not self._is_connected:
             self._credential, self._connection = credential, connection
+            await self._sessions.allow(_MOST_SESSIONS)
             return
         await _abort(connection)
 
@@ -105,7 +106,8 @@ class LoginShell(Shell):
             try:
                 await connection.create_session(lambda made=session: made, line, encoding=None)  # type: ignore[misc]
             except (asyncssh.Error, OSError) as error:
-                if isinstance(error, asyncssh.ChannelOpenError):
+                await asyncio.sleep(0)  # asyncssh marks a lost connection as closed one turn later
+                if isinstance(error, asyncssh.ChannelOpenError) and not connection.is_closed():
                     if await self._sessions.allow_one():
                         continue
                     if (wait_s := next(waits_s, None)) is not None:
@@ -132,11 +134,13 @@ class LoginShell(Shell):
 
     async def _connected(self) -> asyncssh.SSHClientConnection:
         async with self._connecting:
-            if self._connection is None or self._connection.is_closed():
-                if self._credential is None:
-                    raise PlatformUnavailable(f"{self.name}: there was no login yet", refused=True)
-                self._connection = await self._logged_in(self._credential)
-            return self._connection
+            if self._connection is not None and not self._connection.is_closed():
+                return self._connection
+            if self._credential is None:
+                raise PlatformUnavailable(f"{self.name}: there was no login yet", refused=True)
+            connection = self._connection = await self._logged_in(self._credential)
+            await self._sessions.allow(_MOST_SESSIONS)
+            return connection
 
     async def _logged_in(self, credential: Credential) -> asyncssh.SSHClientConnection:
         loop = asyncio.get_running_loop()
@@ -198,7 +202,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
 
 class _Sessions:
-    """A limit of simultaneous sessions, which falls to one when the server refuses another."""
+    """A limit of simultaneous sessions, which falls to one when the server of a connection refuses another."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -207,7 +211,7 @@ class _Sessions:
 
     async def __aenter__(self) -> None:
         async with self._changed:
-            await self._changed.wait_for(lambda: self._open < self._most)
+            await self._changed.wait_for(self._has_place)
             self._open += 1
 
     async def __aexit__(self, *_: object) -> None:
@@ -224,10 +228,19 @@ class _Sessions:
             self._open -= 1
             try:
                 self._changed.notify()
-                await self._changed.wait_for(lambda: self._open < 1)
+                await self._changed.wait_for(self._has_place)
             finally:
                 self._open += 1
         return True
+
+    async def allow(self, most: int) -> None:
+        """Sets the limit for a new connection, whose server may be another one."""
+        async with self._changed:
+            self._most = most
+            self._changed.notify_all()
+
+    def _has_place(self) -> bool:
+        return self._open < self._most
 
 
 def _taking(variables: Mapping[str, str]) -> tuple[str, bytes]:
