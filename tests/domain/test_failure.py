@@ -30,6 +30,7 @@ def key(status: str = "FAILED", reason: str = "USER_CODE", id: str = "abcde", **
         ("RuntimeError: at 0x7f3a00 of 10.0.0.1:80", "RuntimeError: at 0x7f3b99 of 192.168.1.20:4000"),
         ("cannot reach http://10.0.0.1:80/a", "cannot reach http://example.org/b/c"),
         ("trial abcde: no", "trial 7: no"),
+        ("pod nni-trial-abcde-bqxwz: no", "pod nni-trial-abcde-0-x7kqz: no"),
     ],
 )
 def test_numbers_paths_and_addresses_are_alike(one: str, other: str) -> None:
