@@ -405,6 +405,13 @@ def test_unknown_after_thirty_seconds_and_back(
     assert found.wake_at == wake_at
 
 
+def test_unreachable_machine_is_not_an_unreachable_platform() -> None:
+    away = {"unreachable_ms": NOW - 31_000, "unreachable": "node node-0 does not answer"}
+    found = Plan(trial("aaaaa", "RUNNING", "RUNNING", started=5, started_ms=5, **away))
+    (record,) = found.records(MarkUnknown)
+    assert record.sentence == "its job's state is unknown: node node-0 does not answer"
+
+
 def test_a_waiting_trial_never_becomes_unknown() -> None:
     found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
     assert found.records(MarkUnknown) == []
