@@ -420,6 +420,12 @@ def test_list_and_status_name_the_wait(nnictl: Run, manager: FakeManager) -> Non
     assert "waits for 4 min 0 s: remote is away" in " ".join(nnictl("experiment", "status").stdout.split())
 
 
+def test_wait_for_resources_says_waits_once(nnictl: Run, manager: FakeManager) -> None:
+    since_ms = (time.time() - 240) * 1000
+    manager.add(state("abc", waitsFor={"sentence": "waits for resources", "sinceMs": since_ms}))
+    assert "  waits for 4 min 0 s: for resources" in nnictl("experiment", "list").stdout
+
+
 def test_the_list_shows_trials_and_the_best(nnictl: Run, manager: FakeManager) -> None:
     best = {"trialId": "ab1cd", "value": 0.123456789, "parameters": {"x": 1}}
     manager.add(state("abc", counts={"SUCCEEDED": 2, "RUNNING": 1}, best=best), state("old", "DONE", counts=None))
