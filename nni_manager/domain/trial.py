@@ -211,7 +211,8 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "", stat
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     if reason == Reason.TIMEOUT and status == TrialStatus.EARLY_STOPPED:
         words = _STOPPED_LATE
-    how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
+    between = ": " if reason == Reason.CANCELLED_THERE else ", "
+    how = between.join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
     return f"{how} ({reason})" if reason else message
 
 

@@ -67,6 +67,12 @@ def test_platforms_sentence_on_memory_is_not_in_the_key() -> None:
     assert key(**report, message="pod train-x: OOMKilled") == key(**report, message="pod train-y: OOMKilled")
 
 
+def test_deletion_in_the_cluster_explains_the_end() -> None:
+    assert reason_in_words("CANCELLED_THERE", "Job x was deleted in the cluster") == (
+        "it was ended at the training service: Job x was deleted in the cluster (CANCELLED_THERE)"
+    )
+
+
 @pytest.mark.parametrize("status", ["SUCCEEDED", "USER_CANCELED", "EARLY_STOPPED"])
 def test_successful_trial_has_no_failure_key(status: str) -> None:
     assert key(status) == ""
