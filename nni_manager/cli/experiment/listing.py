@@ -213,21 +213,17 @@ def shown_status(experiment: dict[str, Any]) -> str:
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
     held = experiment["hold"]["sentence"] if experiment["hold"] else ""
+    waits = progress.waits_for(experiment)
     return {
         "id": experiment["id"],
         "status": ": ".join(filter(None, (shown_status(experiment), experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
-        "waits": "" if _is_in(experiment.get("waitsFor"), held) else progress.waits_for(experiment),
+        "waits": "" if held and held in waits else waits,
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
         "failures": progress.failures(experiment),
         **{f"on {service['name']}": _service(service, held) for service in experiment["services"]},
     }
-
-
-def _is_in(wait: dict[str, Any] | None, held: str) -> bool:
-    """Whether `held`, the sentence of the experiment's hold, already says what the experiment waits for."""
-    return bool(wait and held and held in wait["sentence"])
 
 
 def _service(service: dict[str, Any], held: str) -> str:

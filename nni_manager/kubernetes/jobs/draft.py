@@ -138,20 +138,19 @@ async def _shown(
             paths = [match["path"] or "" for match in _UNKNOWN.finditer(refusal.message)]
             sentence = f"the cluster drops unknown fields: {refusal.message}"
             dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, f"correct {fields}")
-            new = [] if all(_is_named(path, unknown) for path in paths) else [dropped]
+            # in a job, the path of a pod's field is longer
+            is_known = all(any(f".{known}".endswith(f".{path}") for known in unknown) for path in paths)
             unknown += paths
-            return [*new, *await _shown(cluster, resource, body, fields, unknown, is_strict=False)]
+            return [
+                *([] if is_known else [dropped]),
+                *await _shown(cluster, resource, body, fields, unknown, is_strict=False),
+            ]
         is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
         if refusal.status in (400, 403, 422) and not is_about_now:
             fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
             sentence = f"the cluster would reject it: {refusal.message}"
             return [PreflightFinding(Severity.WRONG, resource.kind, sentence, fix)]
     return []
-
-
-def _is_named(path: str, unknown: list[str]) -> bool:
-    """Whether a finding names this field of a pod: in the pod of a job, its path is longer."""
-    return any(known == path or known.endswith(f".{path}") for known in unknown)
 
 
 def _pods(value: Any) -> Iterator[Object]:
