@@ -318,8 +318,8 @@ class StoredState:
     missed: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     #: Unused trial ids for waiting proposals.
     fresh_ids: tuple[str, ...]
-    #: (id, status, reason, message) of the first trials that ended, while these are few.
-    first_ended: tuple[tuple[str, str, str, str], ...]
+    #: (id, status, reason, message, failure key) of the first trials that ended, while these are few.
+    first_ended: tuple[tuple[str, str, str, str, str], ...]
     #: Failure keys of the last trials that ended since the experiment was resumed, in their order; fewer than
     #: `maxSameFailures`. Read where an attempt may have failed.
     last_keys: tuple[str, ...] = ()

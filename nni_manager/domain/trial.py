@@ -211,7 +211,8 @@ def reason_in_words(reason: str | None, message: str, last_words: str = "", stat
     words = _WORDS[Reason(reason)] if reason and reason in Reason.__members__ else reason
     if reason == Reason.TIMEOUT and status == TrialStatus.EARLY_STOPPED:
         words = _STOPPED_LATE
-    how = ", ".join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
+    between = ": " if reason == Reason.CANCELLED_THERE else ", "
+    how = between.join(filter(None, dict.fromkeys((words, _seen(message, last_words)))))
     return f"{how} ({reason})" if reason else message
 
 
@@ -242,6 +243,8 @@ def cause_line(stderr_tail: str) -> str:
 _PATH = re.compile(r"(?:[A-Za-z]:\\|~?/|[\w.-]+/)[^\s'\"`,;()<>\[\]{}]*")
 #: Numbers, hexadecimal addresses, IP addresses, and names that hold a digit, as ids do.
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\w*\d\w*(?:[.:+-]*\w*\d\w*)*")
+#: What a cluster appends to a job's name, which ends with the trial's id, to name its pods: ``-0-x7kqz``, ``-bqxwz``.
+_SUFFIXES = r"(?:-[a-z\d]+)*"
 #: Characters of a cause that its key is made of. It is cut afterwards: what varies in it may have another length.
 _KEYED = 1000
 
@@ -249,15 +252,17 @@ _KEYED = 1000
 def failure_key(status: TrialStatus, reason: Reason, report: Observation, trial_id: str) -> str:
     """The key of a failed trial; empty for other trials.
 
-    It consists of cause, exit code or signal, and the line of stderr with the cause (else the platform's message). The
-    trial's id, numbers, paths and addresses are normalized: ``USER_CODE, exit code 1: ValueError: # is not a rate``.
+    It consists of cause, exit code or signal, and the line of stderr with the cause (else the platform's message):
+    ``USER_CODE, exit code 1: ValueError: # is not a rate``. Numbers, paths, addresses and the trial's id with the
+    suffixes of its pods are normalized.
     """
     if status not in FAILED_STATUSES:
         return ""
     how = ", ".join(filter(None, (reason.value, _code(report))))
     said = "" if reason is Reason.OUT_OF_MEMORY else last_line(report.message)  # may name a pod
     line = failure_cause.cause_of(report.stderr_tail)[:_KEYED] or said
-    words = shortened(_NUMBER.sub("#", _PATH.sub("…", line.replace(trial_id, "#"))))
+    line = re.sub(re.escape(trial_id) + _SUFFIXES, "#", line)
+    words = shortened(_NUMBER.sub("#", _PATH.sub("…", line)))
     return f"{how}: {words}" if words else how
 
 

@@ -143,8 +143,13 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
             return self._labelled(spec, name, labels, service)
 
         name = self.object_name(draft.spec())
-        drafted = await draft.findings(cluster, resource, name, self.host.service, manifest, self.as_made)
+        service_name, fields = self.host.service, self.pod_fields()
+        drafted = await draft.findings(cluster, resource, name, service_name, manifest, self.as_made, fields=fields)
         return [*further, *drafted]
+
+    def pod_fields(self) -> str:
+        """The fields of the section that hold parts of pods, for messages."""
+        return "podTemplate"
 
     async def look_further(self, cluster: Cluster) -> list[PreflightFinding]:
         """Further findings, about fields that only this platform's section has."""

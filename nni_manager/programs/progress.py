@@ -95,7 +95,9 @@ def failures(state: State) -> str:
     text = f"{count} of {ended(state['counts'])} trials failed" if count else ""
     if not (text and common):
         return text
-    alike = f", {common['trials']} of them in the same way" if count > 1 else ""
+    alike = ""
+    if count > 1:
+        alike = f", {common['trials']} of them in the same way" if common["trials"] > 1 else ", for example"
     shows = f"`nnictl trial show {state['id']} -T {common['trialId']}` shows {'one of them' if count > 1 else 'it'}"
     return f"{text}{alike}: {common['sentence']}; {shows}"
 
@@ -110,7 +112,7 @@ def waits_for(state: State, now_s: float | None = None) -> str:
         return ""
     now_ms = (time.time() if now_s is None else now_s) * 1000
     lasts = "" if found["sinceMs"] is None else f" for {duration(max(now_ms - found['sinceMs'], 0))}"
-    return f"waits{lasts}: {found['sentence']}"
+    return f"waits{lasts}: {found['sentence'].removeprefix('waits ')}"
 
 
 def line(progress: Progress, columns: int | None = None) -> str:

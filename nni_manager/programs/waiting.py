@@ -296,5 +296,5 @@ class Watch:
         elif self._next_wait_s is None:
             self._next_wait_s = self._clock() + _LASTING_WAIT_S
         elif self._clock() >= self._next_wait_s and not passing_hold(state):
-            self._display.note(f"Waiting: {found['sentence']}")
+            self._display.note(f"Waiting: {found['sentence'].removeprefix('waits ')}")
             self._next_wait_s = self._clock() + _WAIT_AGAIN_S

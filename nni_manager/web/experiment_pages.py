@@ -162,7 +162,9 @@ def _failures(found: Overview, now: Progress) -> Iterator[Notice]:
     count, common = failed(found.counts), found.summary.common_failure
     if not count or common is None:
         return
-    alike = f", {common.trials} of them alike" if count > 1 else ""
+    alike = ""
+    if count > 1:
+        alike = f", {common.trials} of them alike" if common.trials > 1 else ", for example"
     sentence = f"{count} of {now.ended} trials failed{alike}: {common.sentence}"
     level = Level.ACT if now.ended >= _FEW and 2 * count > now.ended else Level.INFO
     yield Notice(level=level, sentence=sentence, page="failures")

@@ -246,6 +246,16 @@ def test_status_names_reason_of_hold(nnictl: Run, manager: FakeManager) -> None:
     }
 
 
+def test_status_prints_the_hold_of_a_service_once(nnictl: Run, manager: FakeManager) -> None:
+    sentence = "slurm will never start the job of trial ab1cd as it is"
+    hold = {"code": "NEVER_STARTS", "sentence": sentence, "details": ""}
+    held = service("slurm", status="on hold", sentence=sentence, openAttempts=1)
+    wait = {"sentence": f"slurm is on hold: {sentence}", "sinceMs": None}
+    manager.add(state("abc", hold=hold, errors=[sentence], waitsFor=wait, services=[held]))
+    shown = nnictl("experiment", "status").stdout
+    assert shown.count(sentence) == 1 and "on hold since 2026" in shown and "; 1 trial there" in shown
+
+
 def test_status_tells_how_each_training_service_is(nnictl: Run, manager: FakeManager) -> None:
     away = service("openpai", status="away", sentence="no route to host", openAttempts=2)
     full = service("openpai-2", sentence="no GPU is free", room=0, limit=4, openAttempts=4)
@@ -418,6 +428,12 @@ def test_list_and_status_name_the_wait(nnictl: Run, manager: FakeManager) -> Non
     manager.add(state("abc", waitsFor={"sentence": "remote is away: no route to host", "sinceMs": since_ms}))
     assert "  waits for 4 min 0 s: remote is away: no route to host" in nnictl("experiment", "list").stdout
     assert "waits for 4 min 0 s: remote is away" in " ".join(nnictl("experiment", "status").stdout.split())
+
+
+def test_wait_for_resources_says_waits_once(nnictl: Run, manager: FakeManager) -> None:
+    since_ms = (time.time() - 240) * 1000
+    manager.add(state("abc", waitsFor={"sentence": "waits for resources", "sinceMs": since_ms}))
+    assert "  waits for 4 min 0 s: for resources" in nnictl("experiment", "list").stdout
 
 
 def test_the_list_shows_trials_and_the_best(nnictl: Run, manager: FakeManager) -> None:

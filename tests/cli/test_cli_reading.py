@@ -240,15 +240,15 @@ def cluster_config(tmp_path: Path) -> str:
 def test_cluster_leftovers_are_removed_after_confirmation(
     nnictl: Run, manager: FakeManager, cluster_config: str, words: list[str], answers: str, is_removed: bool
 ) -> None:
-    manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}]
+    manager.left_objects = [LEFT, {**LEFT, "what": "Secret s"}, {**LEFT, "what": "Secret t"}]
     result = nnictl("platform", "clean", "--config", cluster_config, *words, input=answers)
-    head = "experiment abc, of another manager, which may be running it: 1 TFJob, 1 Secret, "
+    head = "experiment abc, of another manager, which may be running it: 1 TFJob, 2 Secrets, "
     assert result.stdout.startswith(head) and "  TFJob nni-exp-abc-trial-x\n  Secret s\n" in result.stdout
     assert (("left", ["abc"]) in manager.calls) is is_removed
     assert result.exit_code == (0 if is_removed else 1)
     kept = "objects of abc were kept; use --yes to remove them without a question"
     assert (kept in result.stderr) is not is_removed
-    assert ("experiment abc: 1 TFJob, 1 Secret removed." in result.stdout) is is_removed
+    assert ("experiment abc: 1 TFJob, 2 Secrets removed." in result.stdout) is is_removed
 
 
 def test_protected_cluster_objects_are_not_asked_about(nnictl: Run, manager: FakeManager, cluster_config: str) -> None:

@@ -64,6 +64,13 @@ def test_more_than_half_failed_is_a_bad_end() -> None:
     )
 
 
+def test_most_frequent_failure_of_one_trial_is_an_example() -> None:
+    failed = {"FAILED": 2, "SUCCEEDED": 5}
+    verdict = judge(state(status="DONE", counts=failed, best=BEST, commonFailure={**COMMON, "trials": 1}))
+    assert verdict is not None
+    assert "\n2 of 7 trials failed, for example: its command failed, exit code 1: KeyError" in verdict.text
+
+
 @pytest.mark.parametrize(
     ("counts", "is_good"),
     [

@@ -11,6 +11,7 @@ from nni_manager.config.reading.scalars import (
     duration,
     gpu_indices,
     memory_mb,
+    memory_quantity,
     python_version,
     seconds,
     whole_number,
@@ -43,6 +44,11 @@ GOOD: list[tuple[Parse, object, object]] = [
     (memory_mb, "0.5 Gb", 512),
     (memory_mb, "1048577b", 2),
     (memory_mb, 300, 300),
+    (memory_quantity, "8Gi", "8Gi"),
+    (memory_quantity, "1.5G", "1.5G"),
+    (memory_quantity, "4Mi", "4Mi"),
+    (memory_quantity, "8e6", "8e6"),
+    (memory_quantity, 8589934592, "8589934592"),
     (gpu_indices, 0, [0]),
     (gpu_indices, "0", [0]),
     (gpu_indices, "0,1,3", [0, 1, 3]),
@@ -55,6 +61,7 @@ BAD: list[tuple[Parse, object]] = [
     *((seconds, raw) for raw in ("", "s", "5", "5x", "-5s", "1e3s", "5s5s", None, [], True, 10**400, "9" * 400 + "d")),
     *((duration, raw) for raw in (0, "0s", 0.0, -1)),
     *((memory_mb, raw) for raw in ("8 potatoes", "4gg", "8", "", 0, -1, True, 1.5, None, "0gb")),
+    *((memory_quantity, raw) for raw in (8, "8", "8m", "4095Ki", "0Gi", "8GB", "", None, "8000000000n", "1e6")),
     *((gpu_indices, raw) for raw in ([], "", ",", "0,", "a", [0, 0], "1,1", [-1], -1, True, [1.0], ["0"], None, {})),
     *((python_version, raw) for raw in (3.11, 3, "3", "3.", "2.7", "3.11.7", "python3.11", "", None)),
     *((partial(whole_number, minimum=1), raw) for raw in (0, True, "3", 3.0, None)),
@@ -70,3 +77,8 @@ def test_good_values(parse: Parse, raw: object, value: object) -> None:
 def test_bad_values(parse: Parse, raw: object) -> None:
     with pytest.raises(ValueError, match=r"^(must|names)"):
         parse(raw)
+
+
+def test_memory_in_bytes_is_refused_with_units() -> None:
+    with pytest.raises(ValueError, match=r"^must be at least 4Mi, not 8 bytes; add a unit, such as 8Mi or 8Gi$"):
+        memory_quantity(8)

@@ -30,6 +30,7 @@ def key(status: str = "FAILED", reason: str = "USER_CODE", id: str = "abcde", **
         ("RuntimeError: at 0x7f3a00 of 10.0.0.1:80", "RuntimeError: at 0x7f3b99 of 192.168.1.20:4000"),
         ("cannot reach http://10.0.0.1:80/a", "cannot reach http://example.org/b/c"),
         ("trial abcde: no", "trial 7: no"),
+        ("pod nni-trial-abcde-bqxwz: no", "pod nni-trial-abcde-0-x7kqz: no"),
     ],
 )
 def test_numbers_paths_and_addresses_are_alike(one: str, other: str) -> None:
@@ -64,6 +65,12 @@ def test_platforms_sentence_on_memory_is_not_in_the_key() -> None:
     """It may name the pod."""
     report = {"reason": "OUT_OF_MEMORY", "exit_code": None, "signal": 9}
     assert key(**report, message="pod train-x: OOMKilled") == key(**report, message="pod train-y: OOMKilled")
+
+
+def test_deletion_in_the_cluster_explains_the_end() -> None:
+    assert reason_in_words("CANCELLED_THERE", "Job x was deleted in the cluster") == (
+        "it was ended at the training service: Job x was deleted in the cluster (CANCELLED_THERE)"
+    )
 
 
 @pytest.mark.parametrize("status", ["SUCCEEDED", "USER_CANCELED", "EARLY_STOPPED"])

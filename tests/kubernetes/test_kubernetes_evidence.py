@@ -8,6 +8,7 @@ import pytest
 
 from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobState
+from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
 from nni_manager.kubernetes.api.names import REPORTS
 from nni_manager.kubernetes.jobs import evidence
@@ -121,14 +122,19 @@ def test_deleted_job_is_cancelled_and_missing_job_is_lost() -> None:
     assert memory(JobState.SUCCEEDED, removed_s=999.0).state is JobState.SUCCEEDED
 
 
-def test_unpullable_image_fails_job_after_timeout() -> None:
-    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("ImagePullBackOff", WaitCode.IMAGE), ("CreateContainerConfigError", WaitCode.SUBMITTED)],
+)
+def test_container_that_cannot_be_created_rejects_job(reason: str, code: WaitCode) -> None:
+    waiting = {"waiting": {"reason": reason, "message": "not found"}}
     one = JobMemory(job_name="j", name="n", uid="u", container="c", object={}, pods={"p": pod("p", "Pending", waiting)})
     read = lambda _: Observation(state=JobState.PENDING)  # noqa: E731
     report, again_s = one.report(read, 0.0)
-    assert report.wait is not None and report.wait.code is WaitCode.IMAGE and again_s == STUCK_S
+    assert report.wait is not None and report.wait.code is code and again_s == STUCK_S
     report = one.report(read, STUCK_S)[0]
-    assert (report.state, report.native_reason) == (JobState.FAILED, "ImagePullBackOff")
+    assert (report.state, report.cause) == (JobState.FAILED, Reason.SUBMIT_REJECTED)
+    assert report.native_reason == reason
     assert "not found" in report.message
 
 

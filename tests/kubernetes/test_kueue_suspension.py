@@ -39,7 +39,7 @@ def report(found: dict[str, Any], *pods: dict[str, Any], **fields: Any) -> Obser
 def test_suspended_job_that_never_ran_waits_for_its_queue(spec: dict[str, Any]) -> None:
     found = report(job(_QUEUED, **spec))
     assert found.state is JobState.PENDING and found.wait is not None
-    assert (found.wait.code, found.wait.sentence) == (WaitCode.QUOTA, "waits in Kueue's queue team")
+    assert (found.wait.code, found.wait.sentence) == (WaitCode.QUOTA, "Kueue's queue team has not admitted the job yet")
 
 
 @pytest.mark.parametrize("code", [0, 1, 143])

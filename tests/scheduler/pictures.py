@@ -163,7 +163,7 @@ class Plan:
         row: StoredExperiment | None = None,
         config: ExperimentSpec | None = None,
         retries: dict[str, tuple[int, int]] | None = None,
-        first_ended: tuple[tuple[str, str, str, str], ...] = (),
+        first_ended: tuple[tuple[str, str, str, str, str], ...] = (),
         last_keys: tuple[str, ...] = (),
         failed: int = 0,
         drained: tuple[str, ...] = (),

@@ -405,6 +405,13 @@ def test_unknown_after_thirty_seconds_and_back(
     assert found.wake_at == wake_at
 
 
+def test_unreachable_machine_is_not_an_unreachable_platform() -> None:
+    away = {"unreachable_ms": NOW - 31_000, "unreachable": "node node-0 does not answer"}
+    found = Plan(trial("aaaaa", "RUNNING", "RUNNING", started=5, started_ms=5, **away))
+    (record,) = found.records(MarkUnknown)
+    assert record.sentence == "its job's state is unknown: node node-0 does not answer"
+
+
 def test_a_waiting_trial_never_becomes_unknown() -> None:
     found = Plan(trial("aaaaa", **PENDING), away_since_ms=0, trouble="away")
     assert found.records(MarkUnknown) == []
@@ -517,7 +524,7 @@ FAILED = ("FAILED", "USER_CODE", "exit code 1")
 def test_the_first_five_failing_alike_hold_the_experiment(
     before: list[tuple[str, str, str]], now: int, held: bool
 ) -> None:
-    known = [(f"b{n:04}", *words) for n, words in enumerate(before)]
+    known = [(f"b{n:04}", *words, "") for n, words in enumerate(before)]
     trials = [ended(f"t{n:04}", "FAILED", exit_code=1, stderr_tail=f"first\n\x1b[31mno file {n}\n") for n in range(now)]
     row = experiment(ended_trials=len(before), next_sequence_id=len(before) + now)
     found = Plan(*trials, row=row, first_ended=tuple(known), proposals=proposals(1))
@@ -540,10 +547,23 @@ def test_the_first_five_failing_alike_hold_the_experiment(
 def test_a_reason_that_names_the_trial_is_the_same_for_all() -> None:
     names = [f"t{n:04}" for n in range(5)]
     words = "cannot make /data/exp1/trials/{0}: nni_exp_exp1_trial_{0} is not a name"
-    known = tuple((name, "FAILED", "USER_CODE", words.format(name)) for name in names[:4])
+    known = tuple((name, "FAILED", "USER_CODE", words.format(name), "") for name in names[:4])
     report = {"message": words.format(names[4])}
     found = Plan(ended(names[4], "FAILED", **report), row=experiment(ended_trials=4), first_ended=known)
     assert [record.hold.code for record in found.records(PutOnHold)] == [HoldCode.SAME_FAILURE]
+
+
+def test_made_up_names_of_pods_are_the_same_failure_for_all() -> None:
+    """Kubernetes appends random characters, with and without digits, to the job's name."""
+    row = experiment(next_sequence_id=5)
+    ends = ["bqxwz", "x7kqz", "4tcdf", "zzzzz", "99999"]
+    trials = [
+        ended(f"t{n:04}", "FAILED", exit_code=1, message=f"pod nni-exp-exp1-trial-t{n:04}-{end}: no volume")
+        for n, end in enumerate(ends)
+    ]
+    (record,) = Plan(*trials, row=row).records(PutOnHold)
+    assert record.hold.code is HoldCode.SAME_FAILURE
+    assert "its command failed, pod nni-exp-exp1-trial-t0004-99999: no volume (USER_CODE)" in record.hold.sentence
 
 
 SAME = "USER_CODE, exit code 1: ValueError: # is not a rate"
@@ -649,7 +669,7 @@ def test_function_of_other_python_holds_service_at_once() -> None:
 
 @pytest.mark.parametrize("status", ["USER_CANCELED", "SYS_CANCELED"])
 def test_other_ends_do_not_count_as_failures(status: str) -> None:
-    before = tuple((f"b{n:04}", status, "", "x") for n in range(4))
+    before = tuple((f"b{n:04}", status, "", "x", "") for n in range(4))
     row = experiment(ended_trials=4, next_sequence_id=5)
     assert Plan(ended("aaaaa", "FAILED", message="x"), row=row, first_ended=before).records(PutOnHold) == []
 

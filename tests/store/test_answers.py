@@ -412,6 +412,6 @@ def test_unreachable_trial_has_a_message_at_once(connection: sqlite3.Connection)
     reports.set_report(connection, name, gone, 60)
     (shown,) = listed(connection)["trials"]
     told = (shown["status"], shown["message"])
-    assert told == ("RUNNING", "the platform cannot be asked: hostA unreachable since 12:00 (timeout)")
+    assert told == ("RUNNING", "its job's state is unknown: hostA unreachable since 12:00 (timeout)")
     reports.set_report(connection, name, Observation(state=JobState.RUNNING, started_ms=5), 70)
     assert listed(connection)["trials"][0]["message"] == ""

@@ -66,7 +66,8 @@ def test_ends_are_counted_in_their_order(connection: sqlite3.Connection) -> None
     end(connection, "ccccc", "FAILED", "USER_CODE", "exit code 1")
     end(connection, "aaaaa", at=9)
     first, second = trials.first_ended(connection, 5)
-    assert (first[1:], second[1:]) == (("FAILED", "USER_CODE", "exit code 1"), ("SUCCEEDED", "", ""))
+    assert first[1:] == ("FAILED", "USER_CODE", "exit code 1", "")
+    assert second[1:] == ("SUCCEEDED", "", "", "")
     assert trials.first_ended(connection, 1) == [first]
     assert experiments.load(connection).ended_trials == 2
     assert [trial.id for trial in trials.load_open(connection)] == ["bbbbb"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -192,9 +192,9 @@ def _by_experiment(services: Iterable[dict[str, Any]]) -> dict[str, list[dict[st
 
 
 def _counted(objects: list[dict[str, Any]]) -> str:
-    """The number of each kind, ``2 TFJob, 1 Secret``."""
-    kinds = [one["what"].partition(" ")[0] for one in objects]
-    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds))
+    """The number of each kind, ``2 TFJobs, 1 Secret``."""
+    kinds = Counter(one["what"].partition(" ")[0] for one in objects)
+    return ", ".join(f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in kinds.items())
 
 
 def _age(objects: list[dict[str, Any]], now_s: Callable[[], float] = time.time) -> str:

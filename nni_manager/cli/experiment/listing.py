@@ -212,27 +212,31 @@ def shown_status(experiment: dict[str, Any]) -> str:
 
 
 def _status(experiment: dict[str, Any]) -> dict[str, str]:
+    held = experiment["hold"]["sentence"] if experiment["hold"] else ""
+    waits = progress.waits_for(experiment)
     return {
         "id": experiment["id"],
         "status": ": ".join(filter(None, (shown_status(experiment), experiment.get("noMoreTrials")))),
         "problem": _problem(experiment),
-        "waits": progress.waits_for(experiment),
+        "waits": "" if held and held in waits else waits,
         "warnings": "; ".join(warning["message"] for warning in experiment["warnings"]),
         "progress": progress.line(progress.read(experiment)),
         "failures": progress.failures(experiment),
-        **{f"on {service['name']}": _service(service) for service in experiment["services"]},
+        **{f"on {service['name']}": _service(service, held) for service in experiment["services"]},
     }
 
 
-def _service(service: dict[str, Any]) -> str:
-    """The state of a training service; empty for a closed experiment.
+def _service(service: dict[str, Any], held: str) -> str:
+    """The state of a training service; empty for a closed experiment. `held`: the sentence of the experiment's hold,
+    which is not repeated.
 
     Such as ``away since 2026-11-20 18:57:03 UTC: no route to host; 3 trials there``.
     """
     if service["status"] is None:
         return ""
     since = f" since {moment(service['sinceMs'])}" if service["sinceMs"] is not None else ""
-    condition = f"{service['status']}{since}" + (f": {service['sentence']}" if service["sentence"] else "")
+    sentence = service["sentence"] if service["sentence"] != held else ""
+    condition = f"{service['status']}{since}" + (f": {sentence}" if sentence else "")
     there, limit = service["openAttempts"], service["limit"]
     number = f"{there} of {limit}" if limit is not None else f"{there}"
     count = f"{number} {'trial' if number == '1' else 'trials'} there"

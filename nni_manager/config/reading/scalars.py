@@ -19,7 +19,15 @@ _BYTES = {"b": 1} | {
     prefix + unit: 2 ** (10 * power) for power, prefix in enumerate("kmgt", start=1) for unit in ("b", "", "i")
 }
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]+)\s*", re.IGNORECASE)
-_KUBERNETES = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]{1,2})?")
+_KUBERNETES = re.compile(r"([0-9]+(?:\.[0-9]*)?)(?:([numkMGTPE]|[KMGTPE]i)|([eE][-+]?[0-9]{1,2}))?")
+#: Suffix of a Kubernetes quantity → its factor.
+_FACTORS = {
+    **{letter: 1000.0**power for power, letter in enumerate("num", start=-3)},
+    **{letter: 1000.0**power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", start=1)},
+}
+#: Bytes of memory below which no container starts.
+_LEAST_MEMORY = 4 * 2**20
 _FLAGS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _INDICES = re.compile(r"\s*[0-9]{1,9}\s*(,\s*[0-9]{1,9}\s*)*")
 
@@ -148,6 +156,16 @@ def quantity(raw: object) -> str:
     value = str(raw) if type(raw) is int else text(raw)
     if not _KUBERNETES.fullmatch(value) or not re.search("[1-9]", value):
         raise ValueError(f"must be a quantity of Kubernetes above 0, such as 8Gi, 512Mi or 1.5, not '{value}'")
+    return value
+
+
+def memory_quantity(raw: object) -> str:
+    """A quantity of Kubernetes for memory, of at least 4 MiB: a number without a unit is bytes. Kept as it is."""
+    value = quantity(raw)
+    match = _KUBERNETES.fullmatch(value)
+    if match is not None and float(match[1] + (match[3] or "")) * _FACTORS.get(match[2], 1.0) < _LEAST_MEMORY:
+        unit = "" if match[2] or match[3] else " bytes"
+        raise ValueError(f"must be at least 4Mi, not {value}{unit}; add a unit, such as {match[1]}Mi or {match[1]}Gi")
     return value
 
 

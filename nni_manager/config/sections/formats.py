@@ -172,6 +172,7 @@ FORMATS: Mapping[str, Format] = {
     "local-users": Format(_scalar(local_users), {}),
     "memory": Format(_scalar(scalars.memory_mb), _MEMORY, "memory: `8GB`, `512mb`, or MB"),
     "quantity": Format(_scalar(scalars.quantity), _TEXT_OR_WHOLE, "quantity", reads_stored=False),
+    "memory-quantity": Format(_scalar(scalars.memory_quantity), _TEXT_OR_WHOLE, "quantity", reads_stored=False),
     "gpu-indices": Format(_scalar(scalars.gpu_indices), _INDICES, "GPU indices"),
     "count-or-share": Format(_scalar(scalars.count_or_share), _SHARE),
     "kept-checkpoints": Format(_scalar(scalars.kept_checkpoints), _KEPT),

@@ -41,7 +41,7 @@ _QUERY = (("dryRun", "All"),)
 _STRICT = (*_QUERY, ("fieldValidation", "Strict"))
 #: Webhooks without dry runs, or without an answer now, prove nothing about the job.
 _SAYS_NOTHING = re.compile(r"does not support dry run|failed calling webhook", re.IGNORECASE)
-_UNKNOWN = re.compile(r"unknown field")
+_UNKNOWN = re.compile(r"unknown field(?: \"(?P<path>[^\"]+)\")?")
 #: Quotas are momentary, and jobs wait for room.
 _QUOTA = re.compile(r"exceeded quota", re.IGNORECASE)
 _SECURITY = re.compile(r"violates PodSecurity", re.IGNORECASE)
@@ -74,17 +74,26 @@ def spec() -> JobSpec:
 
 
 async def findings(
-    cluster: Cluster, resource: Resource, name: str, service: str, manifest: Manifest, as_made: AsMade
+    cluster: Cluster,
+    resource: Resource,
+    name: str,
+    service: str,
+    manifest: Manifest,
+    as_made: AsMade,
+    *,
+    fields: str,
 ) -> list[PreflightFinding]:
-    """Findings about what the cluster rejects in the job or its pods."""
+    """Findings about what the cluster rejects in the job or its pods. `fields`: the section's fields that hold parts of
+    pods."""
     drafted = spec()
     labels = names.job_labels(drafted, service, name, "nobody")
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
-    found = await _shown(cluster, resource, whole)
+    unknown: list[str] = []
+    found = await _shown(cluster, resource, whole, fields, unknown)
     may_show, standard = await cluster.may("create", PODS), await _standard(cluster)
     for pod in map(as_made, _pods(whole["spec"])):
         if may_show:
-            found += await _shown(cluster, PODS, pod)
+            found += await _shown(cluster, PODS, pod, fields, unknown)
         elif against := violations(pod["spec"], standard):
             sentence = f"the namespace enforces the standard {standard} and would reject the pods: "
             found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence + "; ".join(against), _SECURITY_FIX))
@@ -115,18 +124,27 @@ async def _standard(cluster: Cluster) -> str:
 
 
 async def _shown(
-    cluster: Cluster, resource: Resource, body: Object, *, is_strict: bool = True
+    cluster: Cluster, resource: Resource, body: Object, fields: str, unknown: list[str], *, is_strict: bool = True
 ) -> list[PreflightFinding]:
-    """Findings of a dry run of an object. Without `strict` the cluster silently drops unknown fields, as it does with
-    actual jobs."""
+    """Findings of a dry run of an object. Without `is_strict` the cluster silently drops unknown fields, as it does
+    with actual jobs.
+
+    `unknown`: paths of unknown fields that earlier findings name; gets those of this object.
+    """
     try:
         await cluster.create(resource, body, _STRICT if is_strict else _QUERY)
     except Refusal as refusal:
         if is_strict and _UNKNOWN.search(refusal.message):
+            paths = [match["path"] or "" for match in _UNKNOWN.finditer(refusal.message)]
             sentence = f"the cluster drops unknown fields: {refusal.message}"
-            fix = "correct podTemplate, or the template at configPath"
-            dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, fix)
-            return [dropped, *await _shown(cluster, resource, body, is_strict=False)]
+            dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, f"correct {fields}")
+            # in a job, the path of a pod's field is longer
+            is_known = all(any(f".{known}".endswith(f".{path}") for known in unknown) for path in paths)
+            unknown += paths
+            return [
+                *([] if is_known else [dropped]),
+                *await _shown(cluster, resource, body, fields, unknown, is_strict=False),
+            ]
         is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
         if refusal.status in (400, 403, 422) and not is_about_now:
             fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX

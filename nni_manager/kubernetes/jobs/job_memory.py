@@ -308,7 +308,12 @@ class JobMemory:
             return dataclasses.replace(found, wait=wait), None
         if left_s <= 0:
             return dataclasses.replace(
-                found, state=JobState.FAILED, native_reason=stuck.reason, message=stuck.sentence, wait=None
+                found,
+                state=JobState.FAILED,
+                cause=Reason.SUBMIT_REJECTED,
+                native_reason=stuck.reason,
+                message=stuck.sentence,
+                wait=None,
             ), None
         return dataclasses.replace(found, wait=wait), left_s
 

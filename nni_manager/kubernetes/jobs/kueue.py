@@ -55,7 +55,7 @@ def _queued(job: Object, told: dict[str, Any]) -> Wait:
     """The wait of a job in its queue. `told`: the condition of its Workload with the reason; empty: none yet."""
     queue, reason = str(job["metadata"]["labels"][QUEUE_LABEL]), str(told.get("reason") or "")
     if not told:
-        sentence = f"waits in Kueue's queue {queue}"
+        sentence = f"Kueue's queue {queue} has not admitted the job yet"
     else:
         sentence = f"Kueue's queue {queue}: {told.get('message') or reason}"
     return Wait(code=WaitCode.QUOTA, sentence=sentence, details={"queue": queue, "reason": reason})

@@ -43,7 +43,7 @@ class AdlConfig(KubernetesSection):
     adaptive: bool = Field(default=False, description="Let the cluster change the number of replicas of a job.")
     trial_cpu_number: int = Field(default=1, gt=0, description="Number of CPU cores of a trial.")
     trial_memory_size: str = marked(
-        "Memory of a trial as a Kubernetes quantity, such as `8Gi`.", default="1Gi", format="quantity"
+        "Memory of a trial as a Kubernetes quantity, such as `8Gi`.", default="1Gi", format="memory-quantity"
     )
     image_pull_secrets: list[PullSecret] | None = Field(default=None, description="Logins of private registries.")
     nfs: Nfs | None = Field(default=None, description="NFS folder that every container mounts.")

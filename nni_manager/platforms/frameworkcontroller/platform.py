@@ -49,6 +49,9 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
             raise SubmitRejected(f"configPath: {path} is not a usable Framework ({error!r})") from None
         return template
 
+    def pod_fields(self) -> str:
+        return "podTemplate" if self.config.config_path is None else "podTemplate, or the template at configPath"
+
     def as_made(self, pod: Object) -> Object:
         return jobs.without_profile(pod)
 

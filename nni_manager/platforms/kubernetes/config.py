@@ -78,7 +78,7 @@ class KubernetesConfig(KubernetesSection):
         "CPU cores of a trial as a Kubernetes quantity, such as `2` or `500m`.", default="1", format="quantity"
     )
     trial_memory_size: str = marked(
-        "Memory of a trial as a Kubernetes quantity, such as `8Gi`.", default="1Gi", format="quantity"
+        "Memory of a trial as a Kubernetes quantity, such as `8Gi`.", default="1Gi", format="memory-quantity"
     )
     storage: AnyStorage | None = Field(
         default=None, description="Storage that containers, and optionally the manager, mount. Default: none."

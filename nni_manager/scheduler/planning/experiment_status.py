@@ -90,11 +90,14 @@ def hold_for_failures(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | 
 def _first_ones(snapshot: Snapshot, finished: Sequence[Finish]) -> Hold | None:
     if not finished or snapshot.experiment.ended_trials >= SAME_FAILURES:
         return None
-    ended = [*snapshot.stored.first_ended, *((f.trial_id, f.status, f.reason, f.message) for f in finished)]
-    first = ended[:SAME_FAILURES]
+    new = ((f.trial_id, f.status, f.reason, f.message, f.failure_key) for f in finished)
+    first = [*snapshot.stored.first_ended, *new][:SAME_FAILURES]
     # a platform's sentence may contain the name of the job, and so the trial, or its folder
-    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message in first}
-    if len(first) < SAME_FAILURES or len(ways) > 1 or first[0][1] != TrialStatus.FAILED:
+    ways = {(status, reason, message.replace(id, "")) for id, status, reason, message, _ in first}
+    # other sentences may contain names that the platform makes up: the key normalizes them
+    keys = {key for *_, key in first}
+    are_alike = len(ways) == 1 or (len(keys) == 1 and "" not in keys)
+    if len(first) < SAME_FAILURES or not are_alike or first[0][1] != TrialStatus.FAILED:
         return None
     example = finished[SAME_FAILURES - 1 - len(snapshot.stored.first_ended)]  # its stderr is in memory
     return _same_failure(snapshot, f"the first {SAME_FAILURES} trials all failed in the same way", example)

@@ -46,9 +46,11 @@ def _hold(snapshot: Snapshot, service: ServiceView, in_play: Sequence[OpenTrial]
     if service.hold is None and snapshot.here.now_ms < since_ms + HOPELESS_AFTER_MS:
         decisions.wake_at(since_ms + HOPELESS_AFTER_MS)
         return None
+    id_ = snapshot.experiment.id
     sentence = (
-        f"{service.name} will never start the job of trial {job.trial_id} as it is: {job.wait_sentence}; the hold ends"
-        f" when the job starts, or is ended with `nnictl trial kill {snapshot.experiment.id} -T {job.trial_id}`"
+        f"{service.name} will never start the job of trial {job.trial_id} as it is: {job.wait_sentence}; correct the"
+        f" cause there and wait until the job starts, or change the service's section with `nnictl update platform"
+        f" {id_} --file FILE` and then end the waiting trial with `nnictl trial kill {id_} -T {job.trial_id}`"
     )
     return Hold(code=HoldCode.NEVER_STARTS, sentence=sentence)
 

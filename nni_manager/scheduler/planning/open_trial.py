@@ -338,7 +338,9 @@ _STOPPED_AWAY = Outcome(status=TrialStatus.USER_CANCELED, reason=Reason.EXPERIME
 def _follow_state(snapshot: Snapshot, trial: OpenTrial, job: Attempt, decisions: Decisions) -> None:
     here, state = snapshot.here, snapshot.service(job.service).state
     moments = [moment for moment in (state.away_since_ms, job.unreachable_ms) if moment is not None]
-    since, sentence = min(moments, default=None), f"the platform cannot be asked: {job.unreachable or state.trouble}"
+    since, sentence = min(moments, default=None), f"the platform cannot be asked: {state.trouble}"
+    if job.unreachable:
+        sentence = f"its job's state is unknown: {job.unreachable}"
     silence_ms = here.silence_ms(job)
     if silence_ms is not None:
         decisions.wake_at(here.now_ms - silence_ms + LOST_AFTER_MS)

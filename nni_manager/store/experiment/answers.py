@@ -39,7 +39,8 @@ _LACKING = f"""
 #: How a trial ended, and why a succeeded one has no comparable result. For a running trial: why its job cannot be
 #: observed, before the trial is UNKNOWN.
 _MESSAGE = f"""
-CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL THEN 'the platform cannot be asked: ' || c.unreachable
+CASE WHEN t.status = 'RUNNING' AND c.unreachable_ms IS NOT NULL
+THEN 'its job''s state is unknown: ' || c.unreachable
 WHEN t.status <> 'SUCCEEDED' THEN t.message
 WHEN t.final_data IS NOT NULL AND {_HAS_OBJECTIVES} THEN
     trim(t.message || coalesce('; its final result has no finite number for the objective ' || {_LACKING}, ''), '; ')

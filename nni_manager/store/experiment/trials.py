@@ -244,11 +244,10 @@ def reopen_stopped(connection: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str, str]]:
-    """(id, status, reason, message) of the first `count` trials that ended."""
-    return connection.execute(
-        "SELECT id, status, reason, message FROM trials WHERE end_order <= ? ORDER BY end_order", (count,)
-    ).fetchall()
+def first_ended(connection: sqlite3.Connection, count: int) -> list[tuple[str, str, str, str, str]]:
+    """(id, status, reason, message, failure key) of the first `count` trials that ended."""
+    query = "SELECT id, status, reason, message, failure_key FROM trials WHERE end_order <= ? ORDER BY end_order"
+    return connection.execute(query, (count,)).fetchall()
 
 
 def last_keys(connection: sqlite3.Connection, after: int, count: int) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def test_pod_that_ends_at_the_time_limit_is_not_preempted() -> None:
     ("labels", "code", "sentence"),
     [
         ({}, WaitCode.SUBMITTED, "the Job is suspended"),
-        ({"kueue.x-k8s.io/queue-name": "team"}, WaitCode.QUOTA, "waits in Kueue's queue team"),
+        ({"kueue.x-k8s.io/queue-name": "team"}, WaitCode.QUOTA, "Kueue's queue team has not admitted the job yet"),
     ],
 )
 def test_suspended_job_states_its_wait(labels: dict[str, str], code: WaitCode, sentence: str) -> None:

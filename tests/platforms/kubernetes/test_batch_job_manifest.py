@@ -212,6 +212,15 @@ async def test_job_on_a_lost_node_is_preempted(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract
+async def test_unknown_field_of_pod_template_is_reported_once(tmp_path: Path) -> None:
+    async with world_in(tmp_path) as world:
+        found = await world.make(podTemplate={"spec": {"restartpolicy": "Never"}}).preflight()
+        (warning,) = [one for one in found if one.severity is Severity.WARNING]
+        assert 'unknown field "spec.template.spec.restartpolicy"' in warning.sentence
+        assert (warning.subject, warning.fix) == ("Job", "correct podTemplate")
+
+
+@pytest.mark.contract
 async def test_missing_pull_secret_is_found_before_the_first_job(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world:
         found = await world.make(imagePullSecrets=[{"name": "absent"}]).preflight()

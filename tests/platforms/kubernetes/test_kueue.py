@@ -74,7 +74,7 @@ async def test_queued_job_waits_with_the_sentence_of_its_queue(tmp_path: Path, v
     async with world_in(tmp_path, version, kind) as world, world.make(queueName="team") as platform:
         handle, name = await queued(world, platform)
         first = await observed(world, platform, handle, lambda one: one.wait is not None and one.wait.details != {})
-        assert first.wait is not None and first.wait.sentence == "waits in Kueue's queue team"
+        assert first.wait is not None and first.wait.sentence == "Kueue's queue team has not admitted the job yet"
         world.control.kueue_hold("default", name, "WaitingForQuota", _NO_QUOTA, kind)
         found = await observed(world, platform, handle, lambda one: one.wait != first.wait)
         assert found.wait is not None and found.state is JobState.PENDING
