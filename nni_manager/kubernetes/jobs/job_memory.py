@@ -180,7 +180,7 @@ class JobMemory:
         if self._left_s(now_s) is not None:
             return None
         node = (pod.get("spec") or {}).get("nodeName")
-        sentence = f"node {node} does not answer: pod {pod['metadata']['name']} should have ended"
+        sentence = f"node {node} does not answer, and pod {pod['metadata']['name']} has not ended"
         return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=evidence.place([pod]))
 
     def _left_s(self, now_s: float) -> float | None:

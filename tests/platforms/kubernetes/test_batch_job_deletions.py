@@ -45,7 +45,7 @@ async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path, monkeypatc
             assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
             monkeypatch.setattr(job_memory, "_ENDING_S", AT_ONCE_S)
             report = await seen(world, platform, handle, JobState.UNKNOWN)
-            assert report.unreachable.startswith("node node-0 does not answer: pod nni-exp-")
+            assert report.unreachable.startswith("node node-0 does not answer, and pod nni-exp-")
         async with world.make() as platform:
             await seen(world, platform, handle, JobState.UNKNOWN)
             world.control.find_node("node-0")
