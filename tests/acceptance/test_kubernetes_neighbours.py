@@ -142,7 +142,7 @@ def test_leftovers_of_a_lost_manager_are_removed_on_request(cluster: FakeCluster
         assert len(cluster.objects(TFJOBS, of(left.id))) == TRIALS
 
         done = _clean(daemons["new"], stays.config, "--yes")
-        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJob, " in done.stdout, done
+        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJobs, " in done.stdout, done
         assert cluster.left(left.id) == []
         assert "There is nothing to clean" in _clean(daemons["new"], stays.config, "--yes").stdout
         stays.finish()
@@ -159,7 +159,7 @@ def test_platform_clean_starts_a_daemon_for_all_its_requests(cluster: FakeCluste
         daemon.kill()
         shutil.rmtree(daemon.data)
         done = _clean(daemon, left.config, "--yes")
-        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJob, " in done.stdout, done
+        assert done.returncode == 0 and f"experiment {left.id}: {TRIALS} TFJobs, " in done.stdout, done
         assert cluster.left(left.id) == []
 
 

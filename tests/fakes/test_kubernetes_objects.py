@@ -261,6 +261,7 @@ async def test_owned_objects_are_deleted_with_their_owner(core: client.CoreV1Api
     for name in ("one", "two"):
         owned = config_map(name)
         owned["metadata"]["ownerReferences"] = [{**reference, "blockOwnerDeletion": name == "two"}]
+        owned["metadata"]["finalizers"] = ["tests/hold"] if name == "two" else []
         await core.create_namespaced_config_map(NAMESPACE, owned)
 
     async def left() -> list[str]:
@@ -270,9 +271,16 @@ async def test_owned_objects_are_deleted_with_their_owner(core: client.CoreV1Api
     await core.delete_namespaced_config_map("owner", NAMESPACE, body={"propagationPolicy": "Foreground"})
     assert "foregroundDeletion" in str(await core.read_namespaced_config_map("owner", NAMESPACE))
 
+    async def only_the_held() -> bool:
+        return sorted(await left()) == ["owner", "two"]
+
     async def nothing() -> bool:
         return not await left()
 
+    await until(only_the_held)
+    await core.patch_namespaced_config_map(
+        "two", NAMESPACE, {"metadata": {"finalizers": None}}, _content_type="application/merge-patch+json"
+    )
     await until(nothing)
 
 
