@@ -290,8 +290,8 @@ async def test_deletion_without_a_policy_leaves_the_pods(api: client.ApiClient) 
     assert "child pods are preserved by default when jobs are deleted" in answer[2]["Warning"]
 
     async def is_orphaned() -> Any:
-        [pod] = await pods(api)
         is_gone = (await batch.list_namespaced_job(NAMESPACE)).items == []
+        [pod] = await pods(api)
         return pod if is_gone and not pod.metadata.finalizers else None
 
     pod = await until(is_orphaned)
