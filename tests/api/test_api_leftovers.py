@@ -250,7 +250,7 @@ async def test_experiment_restored_after_its_deletion_stays(
 
 async def undeletable(api: httpx.AsyncClient, world: World, monkeypatch: pytest.MonkeyPatch) -> Folder:
     """The folder of a deleted experiment whose first removal leaves everything."""
-    monkeypatch.setattr(half_deleted, "_WAITS_S", (0.05,))
+    monkeypatch.setattr(half_deleted, "_WAITS_S", (0.5,))  # time to restore it
     folder = await world.add("mine")
     removed = Folder.remove
     left = [["a busy file stays"]]
