@@ -1,8 +1,9 @@
-"""Cancels and awaits background tasks, and waits for events."""
+"""Cancels and awaits background tasks, and waits for events and descriptors."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from typing import Any
 
@@ -22,3 +23,13 @@ async def happened(event: asyncio.Event, limit: asyncio.Timeout) -> bool:
         async with limit:
             return await event.wait()
     return False
+
+
+async def readable(descriptor: int | socket.socket) -> None:
+    """Returns when a read from the descriptor would not block. No other reader of the loop may wait for it."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

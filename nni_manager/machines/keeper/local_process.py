@@ -17,7 +17,7 @@ from nni_manager.domain.environment import without_settings
 from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.machines.keeper.client import Keeper
 from nni_manager.platform_kit.lock_holder import lock_holder
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, readable
 from nni_manager.platform_kit.threads import to_its_end
 from trial_runner.wire.descriptors import Descriptor
 
@@ -234,7 +234,7 @@ def _peer(transport: asyncio.Transport) -> int:
 async def _end_of(pid: int) -> None:
     """Returns when a process has ended. Raises ProcessLookupError."""
     with Descriptor(os.pidfd_open(pid)) as process:
-        await _readable(process)
+        await readable(process)
 
 
 async def _read(descriptor: int) -> bytes:
@@ -243,14 +243,5 @@ async def _read(descriptor: int) -> bytes:
     uvloop's `connect_read_pipe` would close it twice, the second time perhaps a descriptor that a thread just opened.
     """
     with Descriptor(descriptor):
-        await _readable(descriptor)
+        await readable(descriptor)
         return os.read(descriptor, 64)
-
-
-async def _readable(descriptor: int) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)

@@ -14,14 +14,14 @@ from itertools import zip_longest
 import asyncssh
 from aiohappyeyeballs import AddrInfoType, start_connection
 
-from nni_manager.platform_kit.tasks import ended
+from nni_manager.platform_kit.tasks import ended, readable
 
 #: Seconds until the next address is tried, too.
 _NEXT_ADDRESS_S = 0.5
 
 
 async def answering_host(addresses: Sequence[AddrInfoType], silent: list[str]) -> socket.socket:
-    """A connection to the first of these addresses that sends something, none of which has been read.
+    """A connection to the first of these addresses that sends something; all that it sent can still be read.
 
     `silent`: receives the addresses that accept connections, but have sent nothing yet. Raises OSError and
     asyncssh.ConnectionLost.
@@ -58,7 +58,7 @@ async def _answering(address: AddrInfoType, silent: list[str]) -> socket.socket:
     name = str(address[4][0])
     silent.append(name)
     try:
-        await _readable(sock)
+        await readable(sock)
         silent.remove(name)
         if not sock.recv(1, socket.MSG_PEEK):
             raise asyncssh.ConnectionLost("Connection lost")
@@ -66,12 +66,3 @@ async def _answering(address: AddrInfoType, silent: list[str]) -> socket.socket:
         sock.close()
         raise
     return sock
-
-
-async def _readable(sock: socket.socket) -> None:
-    loop, readable = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sock, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(sock)

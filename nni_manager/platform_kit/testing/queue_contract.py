@@ -114,6 +114,7 @@ class QueueContract:
         needs(world, Feature.ENDING_NOTICE)
         async with world.make() as platform:
             handle, other = await running(world, platform, "a"), await running(world, platform, "b")
+            await world.environment(handle)  # its command runs, and so its runner hears the notice
             await world.announce_end(handle)
             async with asyncio.timeout(world.patience_s):
                 while not await world.knows_of_end(handle):  # noqa: ASYNC110 (nothing tells of a new file)
