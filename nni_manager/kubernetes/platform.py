@@ -57,6 +57,10 @@ class KubernetesPlatform(Platform[ClusterConfigT]):
     instead_of_shared_storage: ClassVar[str] = (
         "let pods mount it: storage: {storageType: nfs, server: …, path: …, localMountPoint: …} of the section"
     )
+    #: Only the manifests of later jobs depend on these.
+    changeable: ClassVar[frozenset[str]] = frozenset(
+        "podTemplate gpuResourceName priorityClassName queueName priorityClass labels annotations".split()
+    )
 
     def __init__(self, config: ClusterConfigT, host: Host) -> None:
         super().__init__(config, host)

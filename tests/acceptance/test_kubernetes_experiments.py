@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
+from tests.acceptance.kubernetes_cluster import BATCH_JOBS, EXPORT, SERVER, FakeCluster, of
 from tests.live_daemon import Daemon, picked
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -93,6 +93,30 @@ def test_results_come_by_exec_if_pods_cannot_reach_the_manager(
 def test_results_are_pushed_where_pods_reach_the_manager(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
     id_ = _done(shared, cluster, tmp_path, CASES["adl"][1])
     assert picked(shared.attempts(id_), "channel", "number") == [("push", 1)] * TRIALS
+
+
+def test_changed_image_is_that_of_later_trials(shared: Daemon, cluster: FakeCluster, tmp_path: Path) -> None:
+    """The running trial continues with its own."""
+    share = {"mountPath": "/share", "nfs": {"server": SERVER, "path": EXPORT}}
+    section = {**CASES["job"][1], "volumes": [share], "kubeconfig": str(cluster.kubeconfig)}
+    (code := tmp_path / "code").mkdir()
+    (code / "said").touch()
+    command = f"until [ -e /share/end-$NNI_TRIAL_SEQ_ID ]; do sleep 0.1; done; {_COMMAND}"
+    id_ = shared.create({**_config(section), "trialCommand": command, "trialConcurrency": 1, "maxTrialNumber": 2}, code)
+    assert _image_of_only_job(cluster, id_) == "example/trial:1"
+    shared.wait_for(id_, lambda state: state["counts"].get("RUNNING") == 1)
+    shared.call("PATCH", f"/experiments/{id_}", json={"trainingService": {**section, "dockerImage": "example/trial:2"}})
+    (cluster.mounted / "end-0").touch()
+    cluster.until(lambda: _image_of_only_job(cluster, id_) == "example/trial:2")
+    (cluster.mounted / "end-1").touch()
+    shared.wait(id_, "DONE", timeout_s=60)
+    assert picked(shared.trials(id_), "status", "attempt") == [("SUCCEEDED", 1)] * 2
+
+
+def _image_of_only_job(cluster: FakeCluster, id_: str) -> str:
+    jobs = cluster.until(lambda: cluster.objects(BATCH_JOBS, of(id_)))
+    containers = [container for job in jobs for container in job["spec"]["template"]["spec"]["containers"]]
+    return str(containers[0]["image"]) if len(containers) == 1 else ""
 
 
 def _done(daemon: Daemon, cluster: FakeCluster, folder: Path, section: dict[str, Any]) -> str:

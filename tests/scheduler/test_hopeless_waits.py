@@ -30,8 +30,8 @@ pytestmark = pytest.mark.unit
 
 NEVER = "the account has no right to partition gpu"
 SENTENCE = (
-    f"fake will never start the job of trial aaaaa as it is: {NEVER}; correct the cause there and wait until the job"
-    " starts, or change the service's section with `nnictl update platform exp1 --file FILE` and then end the waiting"
+    f"fake will never start the job of trial aaaaa as it is: {NEVER}. Correct the cause there; the hold ends when the"
+    " job starts. Or change or replace the service with `nnictl update platform exp1 --file FILE`, then end the waiting"
     " trial with `nnictl trial kill exp1 -T aaaaa`"
 )
 HELD = Hold(code=HoldCode.NEVER_STARTS, sentence=SENTENCE)

@@ -23,6 +23,10 @@ class AdlPlatform(KubernetesPlatform[AdlConfig]):
     AdaptDL's scheduler restarts adaptive jobs from checkpoints.
     """
 
+    changeable = KubernetesPlatform.changeable | frozenset(
+        "dockerImage trialCpuNumber trialMemorySize imagePullSecrets".split()
+    )
+
     @classmethod
     def restarts(cls, config: AdlConfig) -> bool:
         return config.adaptive

@@ -17,6 +17,8 @@ from nni_manager.platforms.kubeflow.states import report
 class KubeflowPlatform(KubernetesPlatform[KubeflowConfig]):
     """The adapter of `kubeflow`: one job of the operator for every attempt."""
 
+    changeable = KubernetesPlatform.changeable | frozenset({"worker", "ps", "master"})
+
     def job_kind(self) -> Kind:
         return kind(self.config)
 

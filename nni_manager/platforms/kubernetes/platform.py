@@ -21,6 +21,10 @@ from nni_manager.platforms.kubernetes.states import report
 class BatchJobPlatform(KubernetesPlatform[KubernetesConfig]):
     """The adapter of `kubernetes`: one Job for every attempt."""
 
+    changeable = KubernetesPlatform.changeable | frozenset(
+        "dockerImage trialCpuNumber trialMemorySize imagePullSecrets serviceAccountName nodeSelector tolerations"
+        " volumes secretEnvironment ttl".split()
+    )
     #: The optional fields of a Job that the server knows.
     _known: frozenset[str] = frozenset()
 

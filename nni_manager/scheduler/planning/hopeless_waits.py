@@ -48,9 +48,9 @@ def _hold(snapshot: Snapshot, service: ServiceView, in_play: Sequence[OpenTrial]
         return None
     id_ = snapshot.experiment.id
     sentence = (
-        f"{service.name} will never start the job of trial {job.trial_id} as it is: {job.wait_sentence}; correct the"
-        f" cause there and wait until the job starts, or change the service's section with `nnictl update platform"
-        f" {id_} --file FILE` and then end the waiting trial with `nnictl trial kill {id_} -T {job.trial_id}`"
+        f"{service.name} will never start the job of trial {job.trial_id} as it is: {job.wait_sentence}. Correct the"
+        f" cause there; the hold ends when the job starts. Or change or replace the service with `nnictl update"
+        f" platform {id_} --file FILE`, then end the waiting trial with `nnictl trial kill {id_} -T {job.trial_id}`"
     )
     return Hold(code=HoldCode.NEVER_STARTS, sentence=sentence)
 
