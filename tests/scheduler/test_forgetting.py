@@ -198,3 +198,15 @@ async def test_closing_does_not_wait_for_unreachable_platform(bench: Bench, capl
     async with asyncio.timeout(0.5):
         await bench.forgetting.finish()
         assert bench.forgotten == []
+
+
+async def test_polled_platform_gets_its_interval_to_report_an_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "PATIENCE_S", 0.0)
+    bench.observer.capabilities = Capabilities(watches=False, reads_files=False, slow_poll_s=0.3)
+    bench.platform.jobs[A] = RUNNING
+    bench.decide(A, 0)
+    begun = asyncio.get_running_loop().time()
+    await bench.until(lambda: bench.platform.forgotten == [A])
+    assert asyncio.get_running_loop().time() - begun >= 0.3

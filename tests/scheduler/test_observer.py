@@ -174,7 +174,7 @@ class Asked(Watch):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.observer._watches = False
+        self.observer.capabilities = replace(self.observer.capabilities, watches=False)
 
     async def looks(self, seconds: float) -> list[float]:
         """The times of its requests, in seconds from now, within this many seconds."""

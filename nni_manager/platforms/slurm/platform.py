@@ -51,9 +51,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
     """The adapter of `slurm`."""
 
     instead_of_shared_storage: ClassVar[str] = "set folder to a folder that all nodes share"
-    capabilities = Capabilities(
-        watches=False, reads_files=True, is_read=True, ships_code=True, has_portal=True, slow_poll_s=10.0
-    )
+    capabilities = Capabilities(watches=False, reads_files=True, is_read=True, ships_code=True, has_portal=True)
     changeable: ClassVar[frozenset[str]] = frozenset(
         "partition account qos timeLimit trialCpuNumber trialMemorySize gpuType nodeNumber constraint exclude prologue"
         " container options maxSubmit pollInterval".split()
@@ -91,7 +89,8 @@ class SlurmPlatform(Platform[SlurmConfig]):
 
     @classmethod
     def capabilities_for(cls, config: SlurmConfig) -> Capabilities:
-        return replace(cls.capabilities, has_runner=config.nni_manager_ip is not None)
+        has_runner = config.nni_manager_ip is not None
+        return replace(cls.capabilities, has_runner=has_runner, slow_poll_s=config.poll_interval)
 
     @classmethod
     def connection_key(cls, config: SlurmConfig) -> str:
@@ -242,7 +241,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
         row = snapshot.rows.get(_id(handle))
         if row is not None and row.name == _name(handle):
             self._loss.found(handle.job_name)
-            return await self._reported(handle, row)
+            return await self._reported(handle, row, snapshot)
         _, accepted_s = self._accepted.get(handle.job_name, (None, float("-inf")))
         if snapshot.at_s < accepted_s:
             return Observation(state=JobState.PENDING, wait=_ACCEPTED)
@@ -255,14 +254,14 @@ class SlurmPlatform(Platform[SlurmConfig]):
             return Observation(state=JobState.UNKNOWN)
         return Observation(state=JobState.LOST, message="Slurm no longer knows the job")
 
-    async def _reported(self, handle: JobHandle, row: Row) -> Observation:
+    async def _reported(self, handle: JobHandle, row: Row, snapshot: Snapshot) -> Observation:
         complaint = user = ""
         if states.job_state(row.state) is JobState.FAILED:
             complaint = await asyncio.to_thread(self._files.complaint, handle.job_name)
         elif row.by:
             with suppress(PlatformUnavailable, BadCredentials):
                 user = await self._lease.call(lambda cluster: cluster.user_name(row.by))
-        return states.report(row, complaint, user)
+        return states.report(row, complaint, user, snapshot.has_running)
 
     async def _end_requeued(self, handles: Sequence[JobHandle], snapshot: Snapshot) -> None:
         """Cancels jobs that Slurm runs again: their attempts have ended."""

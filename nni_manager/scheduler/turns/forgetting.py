@@ -30,7 +30,7 @@ from trial_runner.wire.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait for the platform's report after the runner's.
+#: Seconds to wait for the platform's report after the runner's; a platform that polls gets its interval besides.
 PATIENCE_S = 10.0
 #: Maximum seconds for which a job is kept while its runner still delivers logs.
 LOGS_S = 300.0
@@ -46,7 +46,7 @@ class Forgetting:
     """Asks one training service to forget jobs: one task while there are any, and one call for several.
 
     `forget`, `observe`: calls of the service; `forgotten`: called with the names of forgotten jobs; `late`: called with
-    the ends that the last question before that finds, by name, and these names.
+    the ends found by the last observation before a forget call, by name, and with these names.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Forgetting:
         for job in jobs:
             if job.runner_exit:
                 now = asyncio.get_running_loop().time()
-                self._unheard[job.handle.job_name] = job, now + PATIENCE_S
+                self._unheard[job.handle.job_name] = job, now + self._patience_s()
                 self._limits[job.handle.job_name] = now + LOGS_S
                 self._observer.add(job.handle)  # it may have reported meanwhile
             else:
@@ -115,7 +115,7 @@ class Forgetting:
         """Extends the wait for a job whose runner still delivers. Ignores other jobs."""
         if job_name in self._unheard:
             job, until = self._unheard[job_name]
-            later = min(asyncio.get_running_loop().time() + PATIENCE_S, self._limits[job_name])
+            later = min(asyncio.get_running_loop().time() + self._patience_s(), self._limits[job_name])
             self._unheard[job_name] = job, max(until, later)
 
     async def finish(self) -> None:
@@ -128,6 +128,10 @@ class Forgetting:
         if (task := self._task) is not None:
             await asyncio.wait({task}, timeout=_LAST_MOMENT_S)
             task.cancel()
+
+    def _patience_s(self) -> float:
+        there = self._observer.capabilities
+        return PATIENCE_S if there.watches else PATIENCE_S + there.slow_poll_s
 
     def _be_ready(self, job: Forget) -> None:
         self._limits.pop(job.handle.job_name, None)

@@ -37,8 +37,8 @@ class Observer:
         self._database = database
         self._observe = observe
         self._tell = tell
-        self._watches = capabilities.watches
-        self._slow_poll_s = capabilities.slow_poll_s
+        #: Of the current adapter.
+        self.capabilities = capabilities
         self._news = asyncio.Event()
         self._changed: set[str] = set()
         self._look_at_all = True
@@ -62,9 +62,9 @@ class Observer:
         """Adds an accepted job, which is observed soon; without watch, several share one call."""
         self._handles[handle.job_name] = handle
         self._changed.add(handle.job_name)
-        self._pause_s = min(_GATHER_S, self._slow_poll_s)
+        self._pause_s = min(_GATHER_S, self.capabilities.slow_poll_s)
         now_s = asyncio.get_running_loop().time()
-        wait_s = _FIRST_LOOK_S if self._watches else self._looked_s + _GATHER_S - now_s
+        wait_s = _FIRST_LOOK_S if self.capabilities.watches else self._looked_s + _GATHER_S - now_s
         if wait_s <= 0:
             self._news.set()
         elif self._later is None:
@@ -89,14 +89,14 @@ class Observer:
     async def _wait(self) -> None:
         """Waits for a change, or until the next observation is due; the pause doubles each time."""
         loop = asyncio.get_running_loop()
-        pause_s = self._slow_poll_s if self._watches and not self._failed else self._pause_s
+        pause_s = self.capabilities.slow_poll_s if self.capabilities.watches and not self._failed else self._pause_s
         begun_s, alarm = loop.time(), loop.call_later(pause_s, self.wake, "")
         try:
             await self._news.wait()
         finally:
             alarm.cancel()
         if loop.time() - begun_s >= pause_s:
-            self._pause_s = min(2 * pause_s, self._slow_poll_s)
+            self._pause_s = min(2 * pause_s, self.capabilities.slow_poll_s)
         self._news.clear()
         self._drop_later()
 
@@ -119,7 +119,7 @@ class Observer:
         reports = await self._observe(handles)
         if reports is None:
             self._changed |= names
-            self._pause_s = self._pause_s if self._failed else min(_GATHER_S, self._slow_poll_s)
+            self._pause_s = self._pause_s if self._failed else min(_GATHER_S, self.capabilities.slow_poll_s)
         self._failed = reports is None
         if reports:
             self._tell({handle.job_name: self._named(handle, report) for handle, report in reports.items()})

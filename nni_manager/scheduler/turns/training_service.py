@@ -209,6 +209,7 @@ class TrainingService:
         if self._next is not None:
             self.spec, make = self._next
             self.platform, self._next, self._full = make(self.wake), None, None
+            self.observer.capabilities = self.platform.capabilities
             self._has_next.clear()
 
     async def _until_changed(self) -> None:
