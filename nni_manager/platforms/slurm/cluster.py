@@ -49,6 +49,8 @@ class Snapshot:
     missing: frozenset[str]
     #: Number of the account's jobs that have not ended.
     open_jobs: int
+    #: Whether one of the account's jobs runs.
+    has_running: bool
 
 
 @dataclass(slots=True)
@@ -154,6 +156,7 @@ class Cluster(Connection):
             rows={**self._records, **{id: replace(row, by=by.get(id, "")) for id, row in known.items()}},
             missing=frozenset(unknown - known.keys()),
             open_jobs=sum(row.is_open for row in rows.values()),
+            has_running=any(row.is_open and row.state != "PENDING" for row in rows.values()),
         )
 
     async def _look_up(self, names: Mapping[str, str]) -> set[str]:

@@ -56,19 +56,22 @@ _UNUSABLE_FOLDER = 53
 _OVER_MEMORY = re.compile(r"exceeded memory limit .*being killed|oom[-_ ]kill", re.IGNORECASE)
 
 
-def report(row: Row, complaint: str = "", user: str = "") -> Observation:
-    """The report on a job. `complaint`: the end of its error file; `user`: the name of `row.by`, if known."""
+def report(row: Row, complaint: str = "", user: str = "", others_run: bool = False) -> Observation:
+    """The report on a job.
+
+    `complaint`: the end of its error file; `user`: the name of `row.by`, if known; `others_run`: as in `wait_of`.
+    """
     suspended = "suspended on Slurm" if row.state in ("SUSPENDED", "STOPPED") else ""
     node = f"node {row.nodes}" if row.nodes else ""
-    return replace(_judged(row, complaint, user), place=", ".join(filter(None, (node, suspended))))
+    return replace(_judged(row, complaint, user, others_run), place=", ".join(filter(None, (node, suspended))))
 
 
-def _judged(row: Row, complaint: str, user: str) -> Observation:
+def _judged(row: Row, complaint: str, user: str, others_run: bool) -> Observation:
     state = job_state(row.state)
     if row.restarts:
         return _requeued(row)
     if state is JobState.PENDING:
-        return Observation(state=state, wait=wait_of(row, now_ms()))
+        return Observation(state=state, wait=wait_of(row, now_ms(), others_run))
     if state is JobState.RUNNING:
         return Observation(state=state)
     if state is JobState.CANCELLED:

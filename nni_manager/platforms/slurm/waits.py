@@ -35,11 +35,14 @@ _CHANGE_SIZE = (
     "a limit of the account or QOS on a single job; change timeLimit, trialCpuNumber, trialMemorySize, trialGpuNumber"
     " or nodeNumber"
 )
-#: Reasons of limits on usage in total, of past jobs, too. Limits on `RunMinutes` are on the jobs that run.
+#: Reasons of limits on total usage, past jobs included. `RunMinutes` limits count running jobs only.
 _BUDGET = re.compile(r"(QOS|Assoc)Grp(?!\w*Run)(\w*Minutes|Wall)(Limit)?")
 _RAISE_BUDGET = (
     "the account or QOS has used up its limit, or timeLimit exceeds what is left; lower timeLimit, change account or"
     " qos, or ask the administrator for more"
+)
+_RESERVED = (
+    "the account or QOS has used up its limit, or running jobs reserve the rest up to their time limits until they end"
 )
 _NOT_PERMITTED = "account not permitted to use this partition"
 _QUOTA = re.compile(r"(QOS|Assoc)(Max|Grp|Min)|MaxSubmit|AssociationJobLimit|QOSResourceLimit|QOSUsageThreshold")
@@ -55,15 +58,17 @@ _EXPLAINED = {
 }
 
 
-def wait_of(row: Row, now_ms: int) -> Wait:
-    """The wait of a pending job. `now_ms`: milliseconds since the epoch."""
+def wait_of(row: Row, now_ms: int, others_run: bool = False) -> Wait:
+    """The wait of a pending job. `now_ms`: milliseconds since the epoch; `others_run`: other jobs of the user run."""
     reason = row.reason
     if _BUDGET.fullmatch(reason):
+        # with AccountingStorageEnforce=safe a running job counts with its whole time limit, and may end earlier
+        is_reserved = others_run and "Minutes" in reason
         return Wait(
             code=WaitCode.QUOTA,
-            sentence=f"Slurm says {reason}: {_RAISE_BUDGET}",
+            sentence=f"Slurm says {reason}: {_RESERVED if is_reserved else _RAISE_BUDGET}",
             details={"reason": reason},
-            is_hopeless=True,
+            is_hopeless=not is_reserved,
         )
     if advice := never(reason):
         return Wait(
@@ -100,7 +105,7 @@ def never(reason: str) -> str:
 
 
 def starts_at(start: str, now_ms: int) -> str:
-    """Slurm's estimate of a start, which it gives in UTC, as an ISO time; empty: none, or one that is absurd."""
+    """Slurm's estimate of a start, which it gives in UTC, as an ISO time; empty: none, or an implausible one."""
     moment_ms = milliseconds(f"{start}Z")
     if moment_ms is None or not now_ms <= moment_ms <= now_ms + _FORESEEN_MS:
         return ""

@@ -193,6 +193,13 @@ def test_reason_becomes_a_wait(reason: str, code: WaitCode, is_hopeless: bool) -
     assert reason in wait.sentence
 
 
+@pytest.mark.parametrize(("reason", "is_hopeless"), [("AssocGrpCPUMinutesLimit", False), ("QOSGrpWallLimit", True)])
+def test_minutes_may_be_reserved_by_running_jobs(reason: str, is_hopeless: bool) -> None:
+    wait = states.report(_row("PENDING", reason=reason), others_run=True).wait
+    assert wait is not None and wait.is_hopeless is is_hopeless
+    assert ("running jobs reserve" in wait.sentence) is not is_hopeless
+
+
 @pytest.mark.parametrize(
     ("start", "shown"),
     [
