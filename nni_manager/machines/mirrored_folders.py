@@ -21,6 +21,7 @@ from nni_manager.domain.errors import BadCredentials, PlatformUnavailable
 from nni_manager.machines.shell import Answer, Shell
 from nni_manager.platform_kit.payload import write_private
 from nni_manager.platform_kit.tasks import ended, happened
+from nni_manager.platform_kit.threads import to_its_end
 from trial_runner import protocol
 
 log = logging.getLogger(__name__)
@@ -121,8 +122,8 @@ class MirroredFolders:
             by_folder = {one.folder: (name, one) for name, one in jobs.items()}
             news: list[str] = []
             try:
-                await asyncio.to_thread(self._store_all, answer, by_folder, news)
-            finally:  # what was stored before a failure is not read again
+                await to_its_end(lambda: self._store_all(answer, by_folder, news))
+            finally:  # what was stored before a failure or a cancellation is not read again
                 for name in dict.fromkeys(news):
                     self._on_news(name)
         return bool(_done(answer, self._shell.name).get("more"))

@@ -26,7 +26,7 @@ async def happened(event: asyncio.Event, limit: asyncio.Timeout) -> bool:
 
 
 async def readable(descriptor: int | socket.socket) -> None:
-    """Returns when a read from the descriptor would not block. No other reader of the loop may wait for it."""
+    """Returns when a read from the descriptor would not block. The loop must have no other reader for it."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(descriptor, ready.set)
     try:

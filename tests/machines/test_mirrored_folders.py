@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -108,6 +112,28 @@ async def test_stored_bytes_are_news_although_a_later_piece_fails(both: Both) ->
     with pytest.raises(OSError):
         await both.folders.read()
     assert both.news == ["job a"]
+
+
+async def test_stored_bytes_are_news_although_the_reading_is_cancelled(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = mirrored_folders.MirroredFolders._store_all
+
+    def slowly(*arguments: Any) -> None:
+        storing.set()
+        time.sleep(0.2)
+        store(*arguments)
+
+    storing = threading.Event()
+    monkeypatch.setattr(MirroredFolders, "_store_all", slowly)
+    both.write("a/stdout", "ten letters")
+    both.folders.follow("job-a", "a")
+    reading = asyncio.create_task(both.folders.read())
+    await until_async(storing.is_set)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert both.copied("a/stdout") == "ten letters" and both.news == ["job-a"]
 
 
 @pytest.mark.parametrize("found", ["", "1\n", "1\n2\nre"])

@@ -24,7 +24,7 @@ async def answering_host(addresses: Sequence[AddrInfoType], silent: list[str]) -
     """A connection to the first of these addresses that sends something; all that it sent can still be read.
 
     `silent`: receives the addresses that accept connections, but have sent nothing yet. Raises OSError and
-    asyncssh.ConnectionLost.
+    asyncssh.ConnectionLost: of the first address, which is the preferred one.
     """
     waiting = _by_turns(addresses)
     attempts: list[asyncio.Task[socket.socket]] = []
@@ -42,11 +42,11 @@ async def answering_host(addresses: Sequence[AddrInfoType], silent: list[str]) -
         for one in attempts:
             if one is not first and not one.cancelled() and one.exception() is None:
                 one.result().close()
-    return (first or attempts[-1]).result()
+    return (first or attempts[0]).result()
 
 
 def _by_turns(addresses: Sequence[AddrInfoType]) -> list[AddrInfoType]:
-    """The addresses, IPv4 and IPv6 by turns: one of the two may lead nowhere."""
+    """The addresses, IPv4 and IPv6 alternating: one family may have no route."""
     families: dict[int, list[AddrInfoType]] = {}
     for address in addresses:
         families.setdefault(int(address[0]), []).append(address)

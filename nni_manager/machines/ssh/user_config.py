@@ -72,7 +72,7 @@ class UserConfig:
     connect_s: float = 0.0
     #: Jump hosts, or a proxy command, are on the way.
     is_indirect: bool = False
-    #: Host, port and address family to connect to; None: known to asyncssh alone.
+    #: Host, port and address family to connect to; None: only asyncssh can resolve it.
     target: tuple[str, int, int] | None = None
 
     @classmethod
