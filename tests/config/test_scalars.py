@@ -79,6 +79,10 @@ def test_bad_values(parse: Parse, raw: object) -> None:
         parse(raw)
 
 
-def test_memory_in_bytes_is_refused_with_units() -> None:
-    with pytest.raises(ValueError, match=r"^must be at least 4Mi, not 8 bytes; add a unit, such as 8Mi or 8Gi$"):
-        memory_quantity(8)
+@pytest.mark.parametrize(
+    ("raw", "advice"),
+    [(8, "8 bytes; add a unit, such as 512Mi or 8Gi"), ("100k", "100k; use a larger unit, such as 512Mi")],
+)
+def test_too_little_memory_is_refused_with_units(raw: object, advice: str) -> None:
+    with pytest.raises(ValueError, match=f"^must be at least 4Mi, not {advice}$"):
+        memory_quantity(raw)

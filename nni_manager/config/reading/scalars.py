@@ -164,8 +164,9 @@ def memory_quantity(raw: object) -> str:
     value = quantity(raw)
     match = _KUBERNETES.fullmatch(value)
     if match is not None and float(match[1] + (match[3] or "")) * _FACTORS.get(match[2], 1.0) < _LEAST_MEMORY:
-        unit = "" if match[2] or match[3] else " bytes"
-        raise ValueError(f"must be at least 4Mi, not {value}{unit}; add a unit, such as {match[1]}Mi or {match[1]}Gi")
+        if match[2] or match[3]:
+            raise ValueError(f"must be at least 4Mi, not {value}; use a larger unit, such as 512Mi")
+        raise ValueError(f"must be at least 4Mi, not {value} bytes; add a unit, such as 512Mi or 8Gi")
     return value
 
 
