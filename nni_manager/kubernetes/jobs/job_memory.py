@@ -157,7 +157,7 @@ class JobMemory:
             refused = kueue.refusal(self.workload)
             why = kueue.evicted(self.workload) if refused is None else refused[1]
         by = " by its queue" if kueue.is_queued(job) else ""
-        sentence = f"{job.get('kind')} {self.name} was suspended{by} while it ran"
+        sentence = f"{job.get('kind')} {self.name} was suspended{by}"
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED,

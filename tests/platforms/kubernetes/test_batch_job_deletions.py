@@ -86,7 +86,7 @@ async def test_job_that_a_user_suspends_is_preempted(tmp_path: Path, is_connecte
             report = await seen(world, platform, handle, JobState.PREEMPTED)
     assert (report.is_uncounted, report.message) == (
         False,
-        f"Job {found['metadata']['name']} was suspended while it ran",
+        f"Job {found['metadata']['name']} was suspended",
     )
 
 
