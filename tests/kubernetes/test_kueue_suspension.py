@@ -24,7 +24,7 @@ def job(labels: dict[str, str], **spec: Any) -> dict[str, Any]:
 
 def pod(phase: str, code: int) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
-    meta = {"name": "n-worker-0", "labels": {REPORTS: "first"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    meta = {"name": "n-worker-0", "labels": {REPORTS: "first"}, "deletionTimestamp": "2100-01-01T00:00:00Z"}
     statuses = [{"name": "c", "state": ended if phase == "Failed" else {"running": {}}}]
     return {"metadata": meta, "spec": {}, "status": {"phase": phase, "containerStatuses": statuses}}
 

@@ -105,8 +105,9 @@ def is_alive(pod: Object) -> bool:
 
 
 def is_leaving(pod: Object) -> bool:
-    """Whether a pod is deleted, and its containers have not ended."""
-    return bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
+    """Whether a pod with a node is being deleted and has not ended."""
+    has_node = bool((pod.get("spec") or {}).get("nodeName"))
+    return has_node and bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
 
 
 def has_begun(job: Object, pods: Iterable[Object], container: str) -> bool:
