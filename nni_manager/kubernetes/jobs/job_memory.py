@@ -50,6 +50,8 @@ class JobMemory:
     is_restarted: bool = False
     #: See `Kind`.
     keeps_failed_pods: bool = False
+    #: See `Kind`.
+    memory_field: str = ""
     object: Object | None = None
     #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
@@ -114,7 +116,7 @@ class JobMemory:
             return _LOST, None
         found = read(self.object)
         if found.state.is_final:
-            return self._ended(found), None
+            return self._with_next_step(self._ended(found)), None
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
         self.has_run = self.has_run or evidence.has_begun(self.object, self.pods.values(), self.container)
@@ -256,6 +258,13 @@ class JobMemory:
             ended_ms=found.ended_ms or end.ended_ms,
             place=where,
         )
+
+    def _with_next_step(self, found: Observation) -> Observation:
+        """The report on an ended job; if it ran out of memory, its message also names the field to raise."""
+        if found.cause is not Reason.OUT_OF_MEMORY:
+            return found
+        words = (found.message.rstrip("."), f"raise {self.memory_field}")
+        return dataclasses.replace(found, message="; ".join(filter(None, words)))
 
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose object is gone, and seconds until the next evaluation.
