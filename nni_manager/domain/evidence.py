@@ -27,7 +27,7 @@ PLATFORM_CAUSED = frozenset({JobState.PREEMPTED, JobState.LOST})
 #: storage than the manager, or none; it could not mount it.
 NOT_THERE = "sharedStorage:"
 EXIT_OTHER_STORAGE, EXIT_NOT_MOUNTED = 66, 67
-#: Causes that the platform knows better: its message names the limit, and the setting to raise.
+#: Causes that the platform knows better: its message names the limit.
 _EXPLAINED_THERE = (Reason.TIMEOUT, Reason.OUT_OF_MEMORY)
 #: Signals that ask for an end.
 _STOPS = (signal.SIGINT, signal.SIGTERM)

@@ -144,6 +144,10 @@ class PvcStorage(Part):
 AnyStorage = Annotated[NfsStorage | AzureStorage | PvcStorage, Field(discriminator="storage_type")]
 
 
+#: A role's field with the memory of each of its containers.
+ROLE_MEMORY = "memorySize of the role"
+
+
 class Replica(Part):
     """The fields of one role; they hold for each of its containers."""
 

@@ -24,7 +24,7 @@ def job(labels: dict[str, str], **spec: Any) -> dict[str, Any]:
 
 def pod(phase: str, code: int) -> dict[str, Any]:
     ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
-    meta = {"name": "n-worker-0", "labels": {REPORTS: "first"}, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    meta = {"name": "n-worker-0", "labels": {REPORTS: "first"}, "deletionTimestamp": "2100-01-01T00:00:00Z"}
     statuses = [{"name": "c", "state": ended if phase == "Failed" else {"running": {}}}]
     return {"metadata": meta, "spec": {}, "status": {"phase": phase, "containerStatuses": statuses}}
 
@@ -48,7 +48,7 @@ def test_job_suspended_after_it_ran_is_uncounted(code: int) -> None:
     assert report(suspended, pod("Running", code), has_run=True).state is JobState.RUNNING, "its pod still ends"
     found = report(suspended, pod("Failed", code), has_run=True)
     assert (found.state, found.is_uncounted, found.native_reason) == (JobState.PREEMPTED, True, "Suspended")
-    assert found.message == "TFJob n was suspended by its queue while it ran"
+    assert found.message == "TFJob n was suspended by its queue"
     assert report(suspended, has_run=True).state is JobState.PREEMPTED, "its pod is gone"
 
 
@@ -56,20 +56,20 @@ def test_preemption_is_known_by_the_workload_alone() -> None:
     workload = {"spec": {"active": True}, "status": {"conditions": _EVICTED}}
     found = report(job(_QUEUED, suspend=True), workload=workload)
     assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, True)
-    assert found.message.endswith("while it ran: another's turn")
+    assert found.message.endswith("was suspended by its queue: another's turn")
 
 
 def test_preemption_without_return_is_counted() -> None:
     workload = {"spec": {"active": False}, "status": {"conditions": _EVICTED}}
     found = report(job(_QUEUED, suspend=True), workload=workload, has_run=True)
     assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, False)
-    assert found.message.endswith("while it ran: Kueue deactivated the job: another's turn")
+    assert found.message.endswith("was suspended by its queue: Kueue deactivated the job: another's turn")
 
 
 def test_suspension_by_a_user_is_a_counted_preemption() -> None:
     found = report(job({}, suspend=True), has_run=True)
     assert (found.state, found.is_uncounted) == (JobState.PREEMPTED, False)
-    assert found.message == "TFJob n was suspended while it ran"
+    assert found.message == "TFJob n was suspended"
 
 
 _RAN: dict[str, dict[str, Any]] = {
@@ -80,7 +80,9 @@ _RAN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("status", _RAN.values(), ids=_RAN)
 def test_suspension_before_this_process_is_seen(status: dict[str, Any]) -> None:
-    assert report({**job({}, suspend=True), **status}).state is JobState.PREEMPTED
+    """A Job's start does not show whether its pod ran."""
+    found = report({**job({}, suspend=True), **status})
+    assert (found.state, found.is_uncounted, found.message) == (JobState.PREEMPTED, False, "TFJob n was suspended")
 
 
 def test_suspended_job_that_has_not_run_waits() -> None:

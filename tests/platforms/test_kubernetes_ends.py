@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.jobs import job_memory
+from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import Platform
 from nni_manager.platform_kit.testing.observing import accepted, running, seen
 from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
@@ -48,6 +50,35 @@ async def test_evicted_pod_is_preempted(tmp_path: Path, kind: str) -> None:
         handle = await running(world, platform, "a")
         world.control.evict("default", world.pods(handle)[0]["metadata"]["name"])
         await seen(world, platform, handle, JobState.PREEMPTED)
+
+
+_MEMORY_FIELDS = {
+    "tfjobs": "memorySize of the role",
+    "pytorchjobs": "memorySize of the role",
+    "frameworks": "memorySize of the role",
+    "adaptdljobs": "trialMemorySize",
+    "jobs": "trialMemorySize",
+}
+
+
+@every_kind
+async def test_job_out_of_memory_names_the_field_to_raise(tmp_path: Path, kind: str) -> None:
+    async with WORLDS[kind](tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        world.control.oom_kill("default", world.pods(handle)[0]["metadata"]["name"])
+        report = await seen(world, platform, handle, JobState.FAILED)
+        assert report.cause is Reason.OUT_OF_MEMORY
+        assert report.message.endswith(f": OOMKilled; raise {_MEMORY_FIELDS[kind]}")
+
+
+async def test_memory_of_a_template_is_raised_in_its_file(tmp_path: Path) -> None:
+    pod = {"spec": {"containers": [{"name": "main", "image": "i", "command": ["true"]}]}}
+    template, file = {"spec": {"taskRoles": [{"name": "worker", "task": {"pod": pod}}]}}, tmp_path / "framework.yml"
+    file.write_text(yaml.safe_dump(template))
+    async with WORLDS["frameworks"](tmp_path) as world:
+        platform = world.make(taskRoles=None, configPath=str(file))
+        assert isinstance(platform, KubernetesPlatform)
+        assert platform.job_kind().memory_field == "the memory limit in the file at configPath"
 
 
 @every_kind

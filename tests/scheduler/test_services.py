@@ -171,6 +171,18 @@ def test_unreachable_job_is_lost_after_grace_of_service() -> None:
     assert [call.service for call in last.decisions.calls if isinstance(call, Forget)] == ["a"]
 
 
+def test_killed_trial_on_a_dead_node_ends_when_lost() -> None:
+    """Its command may still run, so the slot stays taken."""
+
+    def after(unreachable_s: int) -> list[tuple[str, str]]:
+        job = on("a", "aaaaa", asked="USER", unreachable_ms=NOW - unreachable_s * 1000, unreachable="away")
+        found = Plan(job, config=two(), services={"a": service_state(unreachable_grace_s=600)})
+        return [(end.status, end.reason) for end in found.records(Finish)]
+
+    assert after(599) == []
+    assert after(600) == [("USER_CANCELED", "USER_REQUEST")]
+
+
 def test_a_stop_reaches_each_jobs_own_service() -> None:
     found = Plan(on("a", "aaaaa"), on("b", "bbbbb"), row=experiment("STOPPING"), config=two(), stopping_since_ms=NOW)
     assert [call.service for call in found.decisions.calls if isinstance(call, Cancel)] == ["a", "b"]

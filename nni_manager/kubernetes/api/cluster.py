@@ -306,6 +306,8 @@ class Kind:
     stop: Object | None = None
     #: A failed job keeps its failed pods, so a failed job without them lost a pod to the cluster.
     keeps_failed_pods: bool = False
+    #: The section's field with a container's memory.
+    memory_field: str = "trialMemorySize"
     #: The operator that serves the kind, and where to get it.
     operator: str
     #: The oldest version of Kubernetes with all features that we use: CustomResourceDefinitions as

@@ -12,7 +12,7 @@ from typing import Any
 from nni_manager.domain.job import JobSpec
 from nni_manager.domain.service import Wait
 from nni_manager.kubernetes.api import names
-from nni_manager.kubernetes.api.client import Object, Refusal
+from nni_manager.kubernetes.api.client import Object, Query, Refusal
 from nni_manager.kubernetes.api.cluster import Cluster
 from nni_manager.kubernetes.api.names import PODS, Resource
 from nni_manager.kubernetes.jobs import submission
@@ -88,16 +88,43 @@ async def findings(
     drafted = spec()
     labels = names.job_labels(drafted, service, name, "nobody")
     whole = submission.body(resource, manifest(drafted, name, labels), drafted, name, cluster.namespace, labels)
+    pods = [as_made(pod) for pod in _pods(whole["spec"])]
+    may_show = await cluster.may("create", PODS)
+    found: list[PreflightFinding] = []
     unknown: list[str] = []
-    found = await _shown(cluster, resource, whole, fields, unknown)
-    may_show, standard = await cluster.may("create", PODS), await _standard(cluster)
-    for pod in map(as_made, _pods(whole["spec"])):
-        if may_show:
-            found += await _shown(cluster, PODS, pod, fields, unknown)
-        elif against := violations(pod["spec"], standard):
-            sentence = f"the namespace enforces the standard {standard} and would reject the pods: "
-            found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence + "; ".join(against), _SECURITY_FIX))
+    for kind, body in ((resource, whole), *((PODS, pod) for pod in pods if may_show)):
+        refusal = await _refusal(cluster, kind, body, _STRICT)
+        if refusal is not None and (paths := [one["path"] or "" for one in _UNKNOWN.finditer(refusal.message)]):
+            # in a job, the path of a pod's field is longer
+            if not all(any(f".{known}".endswith(f".{path}") for known in unknown) for path in paths):
+                sentence = f"the cluster drops unknown fields: {refusal.message}"
+                found.append(PreflightFinding(Severity.WARNING, kind.kind, sentence, f"correct {fields}"))
+            unknown += paths
+            refusal = await _refusal(cluster, kind, body, _QUERY)  # as with actual jobs
+        found += _rejections(kind, refusal)
+    standard = "" if may_show else await _standard(cluster)
+    for against in filter(None, (violations(pod["spec"], standard) for pod in pods)):
+        sentence = f"the namespace enforces the standard {standard} and would reject the pods: {'; '.join(against)}"
+        found.append(PreflightFinding(Severity.WRONG, PODS.kind, sentence, _SECURITY_FIX))
     return found
+
+
+async def _refusal(cluster: Cluster, resource: Resource, body: Object, query: Query) -> Refusal | None:
+    """The cluster's refusal of an object in a dry run; None: it would accept it."""
+    try:
+        await cluster.create(resource, body, query)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
+def _rejections(resource: Resource, refusal: Refusal | None) -> Iterator[PreflightFinding]:
+    """A finding if the refusal is about the object, and not about the moment."""
+    if refusal is None or refusal.status not in (400, 403, 422):
+        return
+    if not (_SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)):
+        fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
+        yield PreflightFinding(Severity.WRONG, resource.kind, f"the cluster would reject it: {refusal.message}", fix)
 
 
 async def lacking_quota(cluster: Cluster, job: Object) -> Wait | None:
@@ -106,11 +133,9 @@ async def lacking_quota(cluster: Cluster, job: Object) -> Wait | None:
     Raises PlatformError.
     """
     for pod in _pods(job.get("spec")):
-        try:
-            await cluster.create(PODS, pod, _QUERY)
-        except Refusal as refusal:
-            if (found := submission.quota(refusal)) is not None:
-                return found
+        refusal = await _refusal(cluster, PODS, pod, _QUERY)
+        if refusal is not None and (found := submission.quota(refusal)) is not None:
+            return found
     return None
 
 
@@ -121,36 +146,6 @@ async def _standard(cluster: Cluster) -> str:
     except Refusal:
         return ""
     return str((namespace["metadata"].get("labels") or {}).get(ENFORCED) or "")
-
-
-async def _shown(
-    cluster: Cluster, resource: Resource, body: Object, fields: str, unknown: list[str], *, is_strict: bool = True
-) -> list[PreflightFinding]:
-    """Findings of a dry run of an object. Without `is_strict` the cluster silently drops unknown fields, as it does
-    with actual jobs.
-
-    `unknown`: paths of unknown fields that earlier findings name; gets those of this object.
-    """
-    try:
-        await cluster.create(resource, body, _STRICT if is_strict else _QUERY)
-    except Refusal as refusal:
-        if is_strict and _UNKNOWN.search(refusal.message):
-            paths = [match["path"] or "" for match in _UNKNOWN.finditer(refusal.message)]
-            sentence = f"the cluster drops unknown fields: {refusal.message}"
-            dropped = PreflightFinding(Severity.WARNING, resource.kind, sentence, f"correct {fields}")
-            # in a job, the path of a pod's field is longer
-            is_known = all(any(f".{known}".endswith(f".{path}") for known in unknown) for path in paths)
-            unknown += paths
-            return [
-                *([] if is_known else [dropped]),
-                *await _shown(cluster, resource, body, fields, unknown, is_strict=False),
-            ]
-        is_about_now = _SAYS_NOTHING.search(refusal.message) or _QUOTA.search(refusal.message)
-        if refusal.status in (400, 403, 422) and not is_about_now:
-            fix = _SECURITY_FIX if _SECURITY.search(refusal.message) else _FIX
-            sentence = f"the cluster would reject it: {refusal.message}"
-            return [PreflightFinding(Severity.WRONG, resource.kind, sentence, fix)]
-    return []
 
 
 def _pods(value: Any) -> Iterator[Object]:

@@ -105,14 +105,16 @@ def is_alive(pod: Object) -> bool:
 
 
 def is_leaving(pod: Object) -> bool:
-    """Whether a pod is deleted, and its containers have not ended."""
-    return bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
+    """Whether a pod with a node is being deleted and has not ended."""
+    has_node = bool((pod.get("spec") or {}).get("nodeName"))
+    return has_node and bool(pod["metadata"].get("deletionTimestamp")) and is_alive(pod)
 
 
 def has_begun(job: Object, pods: Iterable[Object], container: str) -> bool:
-    """Whether a job has run, as its object or its pods still show: also before this process followed it.
+    """Whether a job has run, by its object or pods, even if it ran before this process followed it.
 
-    A suspended Job keeps its start; operators keep the condition `Running`, as false.
+    A suspended Job keeps its start, which may be earlier than its pod's; operators keep the condition `Running` and
+    set it to false.
     """
     status = job.get("status") or {}
     is_stopped = bool((job.get("spec") or {}).get("suspend")) and bool(status.get("startTime"))

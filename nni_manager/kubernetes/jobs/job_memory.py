@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nni_manager.domain.attempt import Observation
+from nni_manager.domain.clock import milliseconds, now_ms
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import Wait
@@ -28,7 +29,8 @@ _UNMADE_S = 30.0
 #: Seconds for an operator to notice a removed pod, and to report it or start another. Less than `metricGrace`,
 #: after which the report of the runner counts, which only received a signal.
 _NOTICED_S = 3.0
-#: Seconds for the pods of a removed job to end, in addition to their grace period.
+#: Seconds for a pod to end after its grace period, and for the cluster to delete the pods of a removed job. Covers
+#: the difference between our clock and the server's.
 _ENDING_S = 60.0
 
 Read = Callable[[Object], Observation]
@@ -48,6 +50,8 @@ class JobMemory:
     is_restarted: bool = False
     #: See `Kind`.
     keeps_failed_pods: bool = False
+    #: See `Kind`.
+    memory_field: str = ""
     object: Object | None = None
     #: Time of the job's creation here, by the loop's clock; earlier lists may lack it.
     made_s: float = 0.0
@@ -88,8 +92,6 @@ class JobMemory:
     _stuck_s: float | None = None
     #: Time since which the reporting pod is known to be removed, by the loop's clock.
     _taken_s: float | None = None
-    #: Time since which the reporting pod is removed from its node, by the loop's clock.
-    _leaving_s: float | None = None
 
     @property
     def all_pods(self) -> list[Object]:
@@ -114,9 +116,7 @@ class JobMemory:
             return _LOST, None
         found = read(self.object)
         if found.state.is_final:
-            return self._ended(found), None
-        if (removed_s := self._gone_since(now_s)) is not None:
-            return self._removed(found, removed_s, now_s)
+            return self._with_next_step(self._ended(found)), None
         where = evidence.place(list(self.pods.values()))
         found = dataclasses.replace(found, place=where)
         self.has_run = self.has_run or evidence.has_begun(self.object, self.pods.values(), self.container)
@@ -124,15 +124,19 @@ class JobMemory:
             found = dataclasses.replace(found, state=JobState.RUNNING)
         self.has_run = self.has_run or found.state is JobState.RUNNING
         self.is_slow_to_start = self.lacks_reason = False
-        if (cut_off := self._cut_off(now_s)) is not None:
-            return cut_off, None
+        leaving = self._leaving_pod()
+        left_s = None if leaving is None else _left_s(leaving, now_s, now_s)
+        if leaving is not None and left_s is not None and left_s <= 0:
+            return self._cut_off(found, leaving), None
+        if (removed_s := self._gone_since(now_s)) is not None:
+            return self._removed(found, removed_s, now_s)
         if kueue.is_suspended(self.object) and (self.has_run or kueue.was_taken_back(self.workload)):
             report, again_s = self._suspended(found, self.object), None
         elif found.state is JobState.PENDING:
             report, again_s = self._pending(found, now_s)
         else:
             report, again_s = self._taken(found, now_s)
-        return report, min(filter(None, (again_s, self._left_s(now_s))), default=None)
+        return report, min(filter(None, (again_s, left_s)), default=None)
 
     @property
     def _is_being_deleted(self) -> bool:
@@ -157,7 +161,7 @@ class JobMemory:
             refused = kueue.refusal(self.workload)
             why = kueue.evicted(self.workload) if refused is None else refused[1]
         by = " by its queue" if kueue.is_queued(job) else ""
-        sentence = f"{job.get('kind')} {self.name} was suspended{by} while it ran"
+        sentence = f"{job.get('kind')} {self.name} was suspended{by}"
         return dataclasses.replace(
             found,
             state=JobState.PREEMPTED,
@@ -169,27 +173,18 @@ class JobMemory:
             wait=None,
         )
 
-    def _cut_off(self, now_s: float) -> Observation | None:
-        """The report on a job whose pod should have ended long ago; None: it is another. The pod of a node that does
-        not answer stays until the node is back or removed."""
+    def _leaving_pod(self) -> Object | None:
+        """The reporting pod if it is being deleted and has not ended."""
         pod = _reporter(self.pods.values())
-        if pod is None or not evidence.is_leaving(pod):
-            self._leaving_s = None
-            return None
-        self._leaving_s = now_s if self._leaving_s is None else self._leaving_s
-        if self._left_s(now_s) is not None:
-            return None
-        node = (pod.get("spec") or {}).get("nodeName")
-        sentence = f"node {node} does not answer, and pod {pod['metadata']['name']} has not ended"
-        return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=evidence.place([pod]))
+        return pod if pod is not None and evidence.is_leaving(pod) else None
 
-    def _left_s(self, now_s: float) -> float | None:
-        """Seconds until the reporting pod should have ended; None: they are over, or it is not deleted."""
-        pod = _reporter(self.pods.values())
-        if pod is None or self._leaving_s is None:
-            return None
-        left_s = self._leaving_s + _grace_s(pod) + _ENDING_S - now_s
-        return left_s if left_s > 0 else None
+    def _cut_off(self, found: Observation, pod: Object) -> Observation:
+        """The report on a job whose pod should have ended long ago: the pod of a node that does not answer stays until
+        the node is back or removed."""
+        if (self._is_being_deleted or self.was_deleted) and not self.is_cancelled:
+            return self._deleted(found)
+        sentence = f"node {pod['spec']['nodeName']} does not answer, and pod {pod['metadata']['name']} has not ended"
+        return Observation(state=JobState.UNKNOWN, unreachable=sentence, place=evidence.place([pod]))
 
     def _taken(self, found: Observation, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job that its operator considers running, and seconds until the next evaluation.
@@ -264,22 +259,27 @@ class JobMemory:
             place=where,
         )
 
+    def _with_next_step(self, found: Observation) -> Observation:
+        """The report on an ended job; if it ran out of memory, its message also names the field to raise."""
+        if found.cause is not Reason.OUT_OF_MEMORY:
+            return found
+        words = (found.message.rstrip("."), f"raise {self.memory_field}")
+        return dataclasses.replace(found, message="; ".join(filter(None, words)))
+
     def _removed(self, found: Observation, since_s: float, now_s: float) -> tuple[Observation, float | None]:
         """The report on a job whose object is gone, and seconds until the next evaluation.
 
         Its end is reported when its pods are gone: until then they use resources and may report results.
         """
-        if self._leaving_s is not None and self._leaving_s < since_s and (cut_off := self._cut_off(now_s)) is not None:
-            return cut_off, None
-        grace_s = max(map(_grace_s, self.pods.values()), default=0.0)
-        if self.pods and now_s < since_s + grace_s + _ENDING_S:
+        left_s = max((_left_s(pod, since_s, now_s) for pod in self.pods.values()), default=0.0)
+        if left_s > 0:
             running = Observation(
                 state=JobState.RUNNING,
                 started_ms=found.started_ms,
                 message="it was deleted, and its pods are ending",
                 place=evidence.place(list(self.pods.values())),
             )
-            return running, since_s + grace_s + _ENDING_S - now_s
+            return running, left_s
         if self.is_cancelled:
             return dataclasses.replace(found, state=JobState.CANCELLED, native_reason="Deleted", wait=None), None
         return (self._deleted(found) if self.was_deleted else _LOST), None
@@ -350,9 +350,13 @@ class JobMemory:
         ), None
 
 
-def _grace_s(pod: Object) -> float:
-    """Seconds for which a deleted pod may take to end."""
-    return float((pod.get("spec") or {}).get("terminationGracePeriodSeconds") or 30)
+def _left_s(pod: Object, since_s: float, now_s: float) -> float:
+    """Seconds until a pod should have ended; `since_s`: time of its job's removal, for a pod that is not deleted yet.
+
+    `deletionTimestamp` is the end of the grace period.
+    """
+    ends_ms = milliseconds(pod["metadata"].get("deletionTimestamp"))
+    return _ENDING_S + (since_s - now_s if ends_ms is None else (ends_ms - now_ms()) / 1000)
 
 
 def _reporter(pods: Iterable[Object]) -> Object | None:

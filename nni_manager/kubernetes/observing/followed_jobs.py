@@ -93,6 +93,7 @@ class FollowedJobs:
                 made_s=made_s,
                 is_restarted=self._restarts,
                 keeps_failed_pods=self._kind.keeps_failed_pods,
+                memory_field=self._kind.memory_field,
             )
         )
         if self._reading is not None:

@@ -10,6 +10,7 @@ from typing import Any
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Kind
+from nni_manager.kubernetes.fields import ROLE_MEMORY
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, merged, pod_template, without_account_token
 from nni_manager.platforms.frameworkcontroller.config import FrameworkcontrollerConfig, TaskRole, legal_role_name
 from nni_manager.platforms.frameworkcontroller.states import report
@@ -33,6 +34,7 @@ def kind(config: FrameworkcontrollerConfig) -> Kind:
         read=report,
         version=(config.api_version or "").rpartition("/")[2],
         stop={"spec": {"executionType": "Stop"}},
+        memory_field=ROLE_MEMORY,
         operator="FrameworkController (https://github.com/microsoft/frameworkcontroller)",
     )
 

@@ -34,7 +34,10 @@ class FrameworkcontrollerPlatform(KubernetesPlatform[FrameworkcontrollerConfig])
         found = jobs.kind(self.config)
         if (template := self._template) is None:
             return found
-        return dataclasses.replace(found, container=jobs.template_roles(template)[0].container)
+        container = jobs.template_roles(template)[0].container
+        return dataclasses.replace(
+            found, container=container, memory_field="the memory limit in the file at configPath"
+        )
 
     @cached_property
     def _template(self) -> Object | None:

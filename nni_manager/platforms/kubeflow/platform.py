@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nni_manager.domain.job import JobSpec
 from nni_manager.kubernetes.api.client import Object
 from nni_manager.kubernetes.api.cluster import Kind
+from nni_manager.kubernetes.fields import ROLE_MEMORY
 from nni_manager.kubernetes.jobs.cluster_objects import ClusterObjects
 from nni_manager.kubernetes.jobs.pod import PodSettings, Role, pod_template
 from nni_manager.kubernetes.platform import KubernetesPlatform
@@ -45,6 +46,7 @@ def kind(config: KubeflowConfig) -> Kind:
         read=report,
         version=config.api_version,
         keeps_failed_pods=True,  # `cleanPodPolicy` removes running ones only
+        memory_field=ROLE_MEMORY,
         operator=_OPERATOR,
     )
 

@@ -72,7 +72,7 @@ class Result:
     #: Results that are new to the tuner, in end order.
     to_tell: tuple[dict[str, Any], ...]
     records: tuple[d.Record, ...]
-    #: A job's link, place or reachability changed.
+    #: A job's link, place or reachability changed, or the message of an ended trial.
     shows_more: bool
     #: Training service → trials that wait for room there.
     wants: Mapping[str, int]
@@ -125,7 +125,7 @@ def take_turn(
 
 
 def store_events(connection: sqlite3.Connection, seen: Seen, now_ms: int) -> tuple[tuple[Receipt, ...], bool]:
-    """Stores the events; returns the receipts of the last lines, and whether link, place or reachability changed."""
+    """Stores the events; returns the receipts of the last lines, and `Result.shows_more`."""
     if seen.clock_step_ms:  # first, as later times are by the new clock
         experiments.shift_times(connection, seen.clock_step_ms, now_ms)
     for handle in seen.handles:

@@ -20,8 +20,8 @@ def set_report(
     the job is unreachable. `apart_ms`: wall clock minus steady clock, for its times.
 
     A closed attempt only accepts its end, if the runner's exit closed it before the platform's report. If that end
-    shows that a process was killed, the trial's message says so. Returns whether that, link, place or unreachability
-    changed.
+    shows that a process was killed, the trial's message says so. Returns whether this message or the job's link, place
+    or reachability changed.
     """
     before = connection.execute(f"SELECT {_SHOWN} FROM attempts WHERE job_name = ?", (job_name,)).fetchone()
     if report.state is JobState.UNKNOWN:

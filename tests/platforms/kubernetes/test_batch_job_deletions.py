@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nni_manager.domain.job import JobState
+from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.kubernetes.jobs import job_memory
 from nni_manager.platform_kit.testing.observing import running, seen
 from tests.fakes.kubernetes.kinds import JOBS
@@ -16,8 +16,7 @@ from tests.platforms.test_kubernetes_ends import WORLDS, every_kind
 
 pytestmark = pytest.mark.contract
 
-#: With the grace period of a pod: no time for its end.
-AT_ONCE_S = -30.0
+_AGES_AGO = "2026-01-01T00:00:00Z"
 
 
 @every_kind
@@ -37,30 +36,30 @@ async def test_job_deleted_in_the_foreground_is_cancelled(
         assert report.message.endswith("was deleted in the cluster")
 
 
-async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path) -> None:
     async with BatchJob().make_world(tmp_path) as world:
         async with world.make() as platform:
             handle = await running(world, platform, "a")
             await isolated(world)
             assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
-            monkeypatch.setattr(job_memory, "_ENDING_S", AT_ONCE_S)
+            let_time_pass(world, handle)
             report = await seen(world, platform, handle, JobState.UNKNOWN)
             assert report.unreachable.startswith("node node-0 does not answer, and pod nni-exp-")
+        await world.restart()
         async with world.make() as platform:
-            await seen(world, platform, handle, JobState.UNKNOWN)
+            report = (await platform.observe([handle]))[handle]
+            assert report.state is JobState.UNKNOWN, "at once, or its time would begin again"
             world.control.find_node("node-0")
             report = await seen(world, platform, handle, JobState.PREEMPTED)
             assert report.native_reason == "DeletionByTaintManager"
 
 
-async def test_cancelled_job_on_an_isolated_node_stays_unreachable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_cancelled_job_on_an_isolated_node_stays_unreachable(tmp_path: Path) -> None:
     """So that the manager says that it may still run."""
     async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
         await isolated(world)
-        monkeypatch.setattr(job_memory, "_ENDING_S", AT_ONCE_S)
+        let_time_pass(world, handle)
         await seen(world, platform, handle, JobState.UNKNOWN)
         await platform.cancel([handle], 1)
         await world._until(lambda: not world.server.cluster.store.all(JOBS.key, "default"))
@@ -68,6 +67,17 @@ async def test_cancelled_job_on_an_isolated_node_stays_unreachable(
         assert report.unreachable != ""
         world.control.lose_node("node-0")
         await seen(world, platform, handle, JobState.CANCELLED)
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+async def test_deleted_job_on_an_isolated_node_is_cancelled(tmp_path: Path, policy: str) -> None:
+    async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
+        handle = await running(world, platform, "a")
+        await isolated(world)
+        world.server.cluster.verbs.delete(JOBS, "default", world.object_name(handle), {"propagationPolicy": policy})
+        let_time_pass(world, handle)
+        report = await seen(world, platform, handle, JobState.CANCELLED)
+        assert report.message.endswith("was deleted in the cluster")
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
@@ -86,13 +96,20 @@ async def test_job_that_a_user_suspends_is_preempted(tmp_path: Path, is_connecte
             report = await seen(world, platform, handle, JobState.PREEMPTED)
     assert (report.is_uncounted, report.message) == (
         False,
-        f"Job {found['metadata']['name']} was suspended while it ran",
+        f"Job {found['metadata']['name']} was suspended",
     )
 
 
 async def isolated(world: KubernetesWorld) -> None:
     world.control.isolate_node("node-0")
     await world._until(lambda: bool(_status(world).get("terminating")))
+
+
+def let_time_pass(world: KubernetesWorld, handle: JobHandle) -> None:
+    """Makes the grace period of a job's pods end long ago."""
+    for pod in world.pods(handle):
+        changed = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": _AGES_AGO}}
+        world.server.cluster.store.put("pods", ("default", pod["metadata"]["name"]), changed)
 
 
 def _status(world: KubernetesWorld) -> dict[str, object]:

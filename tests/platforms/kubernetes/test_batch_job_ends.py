@@ -49,7 +49,8 @@ _DELETED["metadata"]["deletionTimestamp"] = _MOMENT
 
 
 def followed(found: dict[str, Any], *pods: dict[str, Any]) -> Observation:
-    memory = JobMemory(job_name="trial", name="j", uid="", container="trial", object=found, has_all_pods=True)
+    fields: dict[str, Any] = {"memory_field": "trialMemorySize", "has_all_pods": True}
+    memory = JobMemory(job_name="trial", name="j", uid="", container="trial", object=found, **fields)
     memory.pods = {one["metadata"]["name"]: one for one in pods}
     return memory.report(report, 1000.0)[0]
 
@@ -72,7 +73,7 @@ def followed(found: dict[str, Any], *pods: dict[str, Any]) -> Observation:
             TrialStatus.FAILED,
             Reason.OUT_OF_MEMORY,
             137,
-            "Job has reached the specified backoff limit; pod j-x: OOMKilled",
+            "Job has reached the specified backoff limit; pod j-x: OOMKilled; raise trialMemorySize",
         ),
         (failed(*_BACKOFF), [], TrialStatus.FAILED, Reason.USER_CODE, None, _BACKOFF[1]),
         (failed(*_DEADLINE), [], TrialStatus.FAILED, Reason.TIMEOUT, None, f"{_DEADLINE[1]}; {_RAISE}"),

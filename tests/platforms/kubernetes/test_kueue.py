@@ -94,7 +94,7 @@ async def test_job_preempted_by_its_queue_is_not_counted(tmp_path: Path, kind: s
         world.control.kueue_evict("default", name, "Preempted", _TAKEN, kind)
         found = await seen(world, platform, handle, JobState.PREEMPTED)
         assert found.is_uncounted and found.native_reason == "Suspended"
-        assert found.message == f"{kind} {name} was suspended by its queue while it ran: {_TAKEN}"
+        assert found.message == f"{kind} {name} was suspended by its queue: {_TAKEN}"
         assert not any(pod["status"].get("phase") == "Running" for pod in world.pods(handle))
         await platform.forget([handle])
         await world._until(lambda: world._objects(_OPERATED[kind].resource) == [])
