@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,24 +27,12 @@ from tests.fakes.batch_jobs import (
     true,
 )
 from tests.fakes.kubernetes.controllers.batch.back_off import Record, finished_at
-from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, until
 
 pytestmark = pytest.mark.unit
 
 #: Long enough for several looks of the controller.
 _QUIET_S = 0.3
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 # numbers
@@ -158,22 +144,22 @@ async def test_deleted_pod_is_replaced_while_it_terminates(world: TestCluster, a
     assert (found.status.failed, found.status.terminating, len(await pods(api))) == (1, 1, 2)
 
 
-async def test_deleted_pod_without_a_node_is_failed_by_the_collector(tmp_path: Path) -> None:
-    async with cluster(tmp_path, back_off=1.5) as world, world.client() as api:
-        world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
-        await create(api, FOREVER, podReplacementPolicy="Failed")
+@pytest.mark.cluster(back_off=1.5)
+async def test_deleted_pod_without_a_node_is_failed_by_the_collector(world: TestCluster, api: client.ApiClient) -> None:
+    world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
+    await create(api, FOREVER, podReplacementPolicy="Failed")
 
-        async def waits() -> bool:
-            return bool((await read(api)).status.active)
+    async def waits() -> bool:
+        return bool((await read(api)).status.active)
 
-        await until(waits)
-        [pod] = await pods(api)
-        world.control.delete("pods", NAMESPACE, pod.metadata.name)
-        found = await terminating(api)  # the collector waits for three seconds
-        assert found.status.failed is None
-        found = await true(api, "Failed")
-        assert (conditions(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
-        await gone(api)
+    await until(waits)
+    [pod] = await pods(api)
+    world.control.delete("pods", NAMESPACE, pod.metadata.name)
+    found = await terminating(api)  # the collector waits for three seconds
+    assert found.status.failed is None
+    found = await true(api, "Failed")
+    assert (conditions(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
+    await gone(api)
 
 
 def ended_pod(second: int, phase: str = "Failed") -> dict[str, Any]:

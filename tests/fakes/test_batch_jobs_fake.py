@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,25 +23,13 @@ from tests.fakes.batch_jobs import (
     terminating,
     true,
 )
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, until
 
 pytestmark = pytest.mark.unit
 
 _OVER_LIMIT = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 _TOO_LATE = ("True", "DeadlineExceeded", "Job was active longer than specified deadline")
 _REACHED = ("True", "CompletionsReached", "Reached expected number of succeeded pods")
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 async def test_succeeded_job_is_complete(api: client.ApiClient) -> None:
