@@ -8,10 +8,12 @@ import pytest
 
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing import PlatformContract, World
+from tests.fakes.slurm import clusters
 from tests.fakes.slurm.cluster import SlurmCluster
 from tests.platforms.slurm.slurm_world import SlurmLoginWorld, SlurmWorld
 
 pytestmark = [pytest.mark.machines, pytest.mark.contract, pytest.mark.timeout(180)]
+slurm_clusters, slurm = clusters.slurm_clusters, clusters.slurm
 
 
 class TestSlurmContract(PlatformContract):
