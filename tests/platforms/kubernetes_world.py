@@ -223,8 +223,8 @@ class KubernetesWorld(World):
         self.server.cluster.nodes.wake()
         return words
 
-    async def cancel_in_portal(self, handle: JobHandle) -> None:
-        self.control.delete(self.operated.resource, "default", self.object_name(handle))
+    async def cancel_in_portal(self, handle: JobHandle, policy: str = "Background") -> None:
+        self.control.delete(self.operated.resource, "default", self.object_name(handle), policy)
 
     def use_up_quota(self) -> None:
         """No pod may be made any more."""
@@ -240,19 +240,15 @@ class KubernetesWorld(World):
 
     def change(self, handle: JobHandle, change: Callable[[dict[str, Any]], None]) -> None:
         """Changes the object of a job, as others may."""
-        name = self.object_name(handle)
-        [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
-        changed = copy.deepcopy(job)
+        changed = copy.deepcopy(self.job_object(handle))
         change(changed)
-        self.server.cluster.store.put(self.operated.resource, ("default", name), changed)
+        self.server.cluster.store.put(self.operated.resource, ("default", self.object_name(handle)), changed)
 
     async def ended_there(self, handle: JobHandle) -> None:
         """Returns once the job's object says that it has ended."""
-        name = self.object_name(handle)
 
         def is_over() -> bool:
-            [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
-            told = job.get("status") or {}
+            told = self.job_object(handle).get("status") or {}
             conditions = [one["type"] for one in told.get("conditions") or () if one["status"] == "True"]
             return told.get("phase") == "Failed" or told.get("state") == "Completed" or "Failed" in conditions
 
@@ -339,6 +335,12 @@ class KubernetesWorld(World):
 
     def object_name(self, handle: JobHandle) -> str:
         found: str = re.sub(r'.*"name": "([^"]*)".*', r"\1", handle.data)
+        return found
+
+    def job_object(self, handle: JobHandle) -> dict[str, Any]:
+        """The object of a job, as it is now."""
+        name = self.object_name(handle)
+        [found] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
         return found
 
     def pods(self, handle: JobHandle) -> list[dict[str, Any]]:
