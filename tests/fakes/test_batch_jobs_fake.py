@@ -16,6 +16,7 @@ from tests.fakes.batch_jobs import (
     deaf,
     event,
     exit_rule,
+    job_that,
     pods,
     read,
     ready,
@@ -88,12 +89,7 @@ async def test_restarts_of_containers_reach_the_limit(api: client.ApiClient) -> 
 async def test_ready_counts_running_pods_only(world: TestCluster, api: client.ApiClient) -> None:
     world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
     await create(api, FOREVER)
-
-    async def waits() -> Any:
-        found = await read(api)
-        return found if found.status.active else None
-
-    found = await until(waits)
+    found = await job_that(api, lambda job: job.status.active)
     assert (found.status.active, found.status.ready) == (1, 0)
     world.control.schedulable()
     found = await ready(api)
