@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import httpx
@@ -22,12 +21,6 @@ from tests.scheduler.fake_endpoints import FakeEndpoints
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
-
-
-@pytest.fixture
-async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    async with world.calling() as client:
-        yield client
 
 
 @pytest.fixture

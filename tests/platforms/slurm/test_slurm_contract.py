@@ -26,11 +26,7 @@ class TestSlurmContract(PlatformContract):
 
 
 @pytest.mark.slurm
-class TestSlurmLoginContract(PlatformContract):
-    @pytest.fixture(autouse=True)
-    def _cluster(self, slurm: SlurmCluster) -> None:
-        self.slurm = slurm
-
+class TestSlurmLoginContract(TestSlurmContract):
     def make_world(self, directory: Path) -> World:
         return SlurmLoginWorld(directory, self.slurm)
 
