@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -21,11 +21,6 @@ from tests.scheduler.fake_endpoints import FakeEndpoints
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
-
-
-@pytest.fixture
-def listener(world: World) -> FakeEndpoints:
-    return cast(FakeEndpoints, world.supervisor.shared.endpoints)
 
 
 async def create(api: httpx.AsyncClient, world: World, **options: Any) -> httpx.Response:
