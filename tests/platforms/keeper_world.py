@@ -57,6 +57,14 @@ class KeeperWorld(ObedientWorld):
             return int((self._keeper_directory / "keeper.lock").read_text().partition("\n")[0])
         return None
 
+    async def kill_keeper(self, number: signal.Signals) -> None:
+        """Returns when it is dead; quiet when it has left by itself."""
+        pid = self.keeper_pid
+        assert pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        await ended(pid)
+
     async def restart(self) -> None:
         await self._disconnect()
         self._connect_anew()
