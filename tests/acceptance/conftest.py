@@ -1,14 +1,17 @@
-"""A daemon and a code directory for every test."""
+"""Daemons, code directories, clusters and machines for tests."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.kubernetes_cluster import FakeCluster, fake_cluster
-from tests.live_daemon import LISTENING, Daemon, running_daemon
+from tests.live_daemon import LISTENING, Daemon, end_all, running_daemon
+from tests.platforms.remote.ssh_machines import RealMachine
 
 TRIALS = Path(__file__).with_name("trials")
 
@@ -51,3 +54,26 @@ def code(tmp_path: Path) -> Path:
     for source in TRIALS.glob("*.py"):
         (folder / source.name).write_bytes(source.read_bytes())
     return folder
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
+    """Two machines with different names; for sshd both are this machine."""
+    with running_machine(tmp_path / "one") as one, running_machine(tmp_path / "two") as two:
+        yield [one, two]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[RealMachine]:
+    with running_machine(tmp_path / "machine") as machine:
+        yield machine
+
+
+@contextmanager
+def running_machine(folder: Path) -> Iterator[RealMachine]:
+    """A machine with a real sshd; everything that it runs ends with it."""
+    machine = RealMachine(folder)
+    asyncio.run(machine.start())
+    yield machine
+    asyncio.run(machine.stop())
+    end_all(str(machine.home))

@@ -43,6 +43,37 @@ def of(experiment_id: str) -> str:
     return f"{OURS}={experiment_id}"
 
 
+def tensorflow_config(
+    kubeconfig: Path, command: str, *, trials: int = 1, at_once: int = 1, **section: Any
+) -> dict[str, Any]:
+    """Config of an experiment of TFJobs with one pod each. `section`: more fields of the training service."""
+    worker = {"replicas": 1, "command": command, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
+    service = {
+        "platform": "kubeflow",
+        "operator": "tf-operator",
+        "apiVersion": "v1",
+        "worker": worker,
+        "nniManagerIp": "127.0.0.1",
+        "kubeconfig": str(kubeconfig),
+    }
+    return {
+        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
+        "trialCodeDirectory": ".",
+        "trialConcurrency": at_once,
+        "maxTrialNumber": trials,
+        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
+        "trainingService": {**service, **section},
+    }
+
+
+def final_after(go: Path, value: str) -> str:
+    """Command that reports a final result, a shell expression, once this file exists."""
+    return (
+        f"while [ ! -e {go} ]; do sleep 0.05; done; "
+        f'echo "{{\\"type\\": \\"final\\", \\"value\\": {value}}}" >> "$NNI_OUTBOX"'
+    )
+
+
 @dataclass(frozen=True)
 class FakeCluster:
     kubeconfig: Path

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from nni_manager.kubernetes.api.names import PODS
 from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster
-from tests.live_daemon import Daemon, end_all, picked
+from tests.live_daemon import Daemon, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.storage_places import folder_of
 
@@ -194,17 +194,6 @@ echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX
     folders = daemon.data / id_ / "trials"
     daemon.wait_for(id_, lambda _: len(list(folders.glob("*-checkpoint"))) == 3)
     assert sorted(numbers[one.name.partition("-")[0]] for one in folders.glob("*-checkpoint")) == [3, 6, 7]
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
-    for machine in machines:
-        asyncio.run(machine.start())
-    yield machines
-    for machine in machines:
-        asyncio.run(machine.stop())
-        end_all(str(machine.home))
 
 
 def _service(machines: list[RealMachine], drained: RealMachine | None = None, **fields: Any) -> dict[str, Any]:

@@ -91,24 +91,13 @@ def hybrid(tmp_path: Path) -> Iterator[Hybrid]:
         yield Hybrid(tmp_path, fake)
 
 
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
-    for machine in machines:
-        asyncio.run(machine.start())
-    yield machines
-    for machine in machines:
-        asyncio.run(machine.stop())
-        _end_processes(machine)
-
-
 def test_outages_of_several_services_cost_no_trial(shared: Daemon, hybrid: Hybrid, machines: list[RealMachine]) -> None:
     comes_back, is_gone = machines
     hybrid.fake.control("behaviour", quota=1)
     id_ = shared.create(hybrid.config(*machines), hybrid.folder)
     until(lambda: _open(shared, id_).keys() == SERVICES.keys(), within_s=40)
     asyncio.run(is_gone.stop())
-    _end_processes(is_gone)
+    end_all(str(is_gone.home))
     asyncio.run(comes_back.stop())
     until(lambda: {"remote", "remote-2"} <= _away(shared, id_), within_s=20)
     ended = _ended(shared, id_, "local", "openpai")
@@ -216,7 +205,3 @@ def _update_credentials(daemon: Daemon, id_: str, **variables: str) -> None:
 
 def _sentences(daemon: Daemon, id_: str) -> list[str]:
     return [trial["wait"]["sentence"] for trial in daemon.trials(id_, status="WAITING") if trial["wait"]]
-
-
-def _end_processes(machine: RealMachine) -> None:
-    end_all(str(machine.home))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.acceptance.kubernetes_cluster import PODS, TFJOBS, FakeCluster, of
+from tests.acceptance.kubernetes_cluster import PODS, TFJOBS, FakeCluster, final_after, of, tensorflow_config
 from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 #: Seconds of an API server outage; for a release two minutes.
 OUTAGE_S = float(os.environ.get("NNI_TEST_OUTAGE_S", "2"))
 WATCHES = 100
-_ROLE = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 
 
 class ClusterRun:
@@ -41,32 +40,13 @@ class ClusterRun:
         metric_grace: str = "10s",
         channel: str = "push",
     ) -> None:
-        command = (
-            f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
-            """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-        )
-        service = {
-            "platform": "kubeflow",
-            "operator": "tf-operator",
-            "apiVersion": "v1",
-            "channel": channel,
-            "nniManagerIp": "127.0.0.1",
-            "kubeconfig": str(kubeconfig or self.cluster.kubeconfig),
-            "worker": {**_ROLE, "command": command},
-        }
+        command = final_after(self._go, "$NNI_TRIAL_SEQ_ID")
         code = self._folder / "code"
         code.mkdir()
-        config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-            "trialCommand": command,
-            "trialCodeDirectory": ".",
-            "trialConcurrency": at_once,
-            "maxTrialNumber": trials,
-            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
-            "metricGrace": metric_grace,
-            "trainingService": service,
-        }
-        self.id = self.daemon.create(config, code)
+        config = tensorflow_config(
+            kubeconfig or self.cluster.kubeconfig, command, trials=trials, at_once=at_once, channel=channel
+        )
+        self.id = self.daemon.create({**config, "metricGrace": metric_grace}, code)
 
     def go(self) -> None:
         """Let trials end."""

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from nni_manager.kubernetes.api.names import CONFIG_MAPS, PODS, SECRETS, Resource
-from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, of
+from tests.acceptance.kubernetes_cluster import OURS, TFJOBS, FakeCluster, final_after, of, tensorflow_config
 from tests.live_daemon import LISTENING, Daemon, picked, running_daemon
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
@@ -34,29 +34,8 @@ class Neighbour:
     def __init__(self, daemon: Daemon, kubeconfig: Path, folder: Path, go: Path, *, channel: str, first: int) -> None:
         self.daemon, self._go, self._first = daemon, go, first
         folder.mkdir()
-        command = (
-            f"while [ ! -e {self._go} ]; do sleep 0.05; done; "
-            f'echo "{{\\"type\\": \\"final\\", \\"value\\": $(({first} + NNI_TRIAL_SEQ_ID))}}" >> "$NNI_OUTBOX"'
-        )
-        role = {"replicas": 1, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
-        service = {
-            "platform": "kubeflow",
-            "operator": "tf-operator",
-            "apiVersion": "v1",
-            "channel": channel,
-            "nniManagerIp": "127.0.0.1",
-            "kubeconfig": str(kubeconfig),
-            "worker": {**role, "command": command},
-        }
-        config = {
-            "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-            "trialCommand": command,
-            "trialCodeDirectory": ".",
-            "trialConcurrency": TRIALS,
-            "maxTrialNumber": TRIALS,
-            "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
-            "trainingService": service,
-        }
+        command = final_after(go, f"$(({first} + NNI_TRIAL_SEQ_ID))")
+        config = tensorflow_config(kubeconfig, command, trials=TRIALS, at_once=TRIALS, channel=channel)
         self.config = folder / "experiment.yml"
         self.config.write_text(yaml.safe_dump(config))
         self.id = daemon.create(config, folder)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nni_manager.kubernetes.api.names import CLAIMS
-from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster
+from tests.acceptance.kubernetes_cluster import EXPORT, SERVER, FakeCluster, fake_cluster, tensorflow_config
 from tests.live_daemon import Daemon, picked
 from tests.storage_places import folder_of
 
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 _CLOSED = "/sys/kernel"
 _REPORT = 'echo "{\\"type\\": \\"final\\", \\"value\\": 1}" >> "$NNI_OUTBOX"'
 _COMMAND = f'{_REPORT}; echo "$NNI_TRIAL_JOB_ID" > "$NNI_OUTPUT_DIR/model"'
-_ROLE = {"replicas": 1, "command": _COMMAND, "cpuNumber": 1, "memorySize": "64mb", "dockerImage": "example/trial:1"}
 
 
 @pytest.fixture(scope="module")
@@ -32,26 +31,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeCluster]:
 def create(daemon: Daemon, cluster: FakeCluster, folder: Path, storage: dict[str, Any] | None, **fields: Any) -> str:
     code = folder / "code"
     code.mkdir(exist_ok=True)
-    section = {
-        "platform": "kubeflow",
-        "operator": "tf-operator",
-        "apiVersion": "v1",
-        "worker": _ROLE,
-        "nniManagerIp": "127.0.0.1",
-        "kubeconfig": str(cluster.kubeconfig),
-        **fields,
-    }
-    if storage is not None:
-        section["storage"] = storage
-    config = {
-        "searchSpace": {"x": {"_type": "uniform", "_value": [0, 1]}},
-        "trialCodeDirectory": ".",
-        "maxTrialNumber": 1,
-        "tuner": {"name": "Random", "classArgs": {"optimize_mode": "maximize"}},
-        "trialConcurrency": 1,
-        "trainingService": section,
-    }
-    return daemon.create(config, code)
+    mounted = {"storage": storage} if storage is not None else {}
+    return daemon.create(tensorflow_config(cluster.kubeconfig, _COMMAND, **mounted, **fields), code)
 
 
 @pytest.mark.parametrize("channel", ["push", "exec"])

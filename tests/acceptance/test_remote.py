@@ -5,31 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, end_all, picked, processes_of
+from tests.live_daemon import Daemon, picked, processes_of
 from tests.platforms.remote.ssh_machines import RealMachine
 from tests.waiting import until
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120), pytest.mark.group("remote")]
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    """Two machines with different names; for sshd both are this machine."""
-    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
-    for machine in machines:
-        asyncio.run(machine.start())
-    yield machines
-    for machine in machines:
-        asyncio.run(machine.stop())
-        end_all(str(machine.home))
 
 
 def test_trials_on_two_machines_while_servers_and_daemon_die(

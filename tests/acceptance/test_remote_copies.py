@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, end_all, running_daemon
+from tests.live_daemon import Daemon, running_daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
@@ -25,15 +25,6 @@ _TOLD_S = 110
 _WAYS_OUT = "nni-manager identity --moved", "nni-manager identity --own"
 
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[RealMachine]:
-    machine = RealMachine(tmp_path / "machine")
-    asyncio.run(machine.start())
-    yield machine
-    asyncio.run(machine.stop())
-    end_all(str(machine.home))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from nni_manager.app.doctor import config_file
 from nni_manager.app.doctor.finding import CheckOutcome
-from tests.live_daemon import Daemon, assert_gone, end_all, picked
+from tests.live_daemon import Daemon, assert_gone, picked
 from tests.platforms.remote.ssh_machines import RealMachine
 from trial_runner import protocol
 
@@ -21,17 +20,6 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.true_start, pytest.mark.timeou
 
 _BEFORE = "0.5.3"
 _REPORT = """echo "{\\"type\\": \\"final\\", \\"value\\": $NNI_TRIAL_SEQ_ID}" >> "$NNI_OUTBOX" """
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> Iterator[list[RealMachine]]:
-    machines = [RealMachine(tmp_path / name) for name in ("one", "two")]
-    for machine in machines:
-        asyncio.run(machine.start())
-    yield machines
-    for machine in machines:
-        asyncio.run(machine.stop())
-        end_all(str(machine.home))
 
 
 @pytest.fixture

@@ -18,8 +18,9 @@ import pytest
 import nni_manager
 from tests.acceptance import slurm_table
 from tests.acceptance.slurm_trials import SlurmExperiment, login_node, program_in_front
+from tests.fakes.slurm import clusters
 from tests.fakes.slurm.cluster import SlurmCluster
-from tests.fakes.slurm.clusters import EVERY_VERSION, SlurmClusters, clusters, started
+from tests.fakes.slurm.clusters import started
 from tests.fakes.slurm.installation import VERSIONS
 from tests.fakes.slurm.memory import CGROUP
 from tests.fakes.slurm.settings import ClusterKind
@@ -28,17 +29,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.machines, pytest.mark.acceptance, pytest.mark.timeout(240)]
 matrix = pytest.mark.slurm
-
-
-@pytest.fixture(scope="module")
-def slurm_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClusters]:
-    with clusters(tmp_path_factory.mktemp("slurm")) as found:
-        yield found
-
-
-@pytest.fixture(params=EVERY_VERSION)
-def running(request: pytest.FixtureRequest, slurm_clusters: SlurmClusters) -> SlurmCluster:
-    return slurm_clusters.of(request.param)
+slurm_clusters, running = clusters.slurm_clusters, clusters.slurm
 
 
 @pytest.fixture

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live_daemon import Daemon, end_all
+from tests.live_daemon import Daemon
 from tests.platforms.remote.ssh_machines import RealMachine
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
@@ -21,15 +19,6 @@ mkdir -p "$NNI_OUTPUT_DIR/model" && head -c 3000000 /dev/zero > "$NNI_OUTPUT_DIR
 echo 7 > "$NNI_CHECKPOINT_DIR/epoch"
 echo '{"type": "final", "value": 1}' >> "$NNI_OUTBOX"
 """
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[RealMachine]:
-    machine = RealMachine(tmp_path / "machine")
-    asyncio.run(machine.start())
-    yield machine
-    asyncio.run(machine.stop())
-    end_all(str(machine.home))
 
 
 def test_files_and_checkpoint_of_a_local_trial_are_downloaded(daemon: Daemon, code: Path, tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from tests.waiting import until
 pytestmark = [pytest.mark.acceptance, pytest.mark.group("tuner_faults")]
 
 State = dict[str, Any]
-#: Seconds during which the daemon cannot open files.
-_SHORTAGE_S = 1.5
 
 
 class Bench:
@@ -152,7 +150,7 @@ def test_tuner_is_restarted_after_a_shortage_of_files(own: Bench) -> None:
     try:
         _kill_tuner(own, -1)
         own.open_gate("all")
-        time.sleep(_SHORTAGE_S)
+        until(lambda: "retrying until it succeeds" in own.daemon.log())
     finally:
         daemon.rlimit(psutil.RLIMIT_NOFILE, limits)
     own.check_end(20)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 
 from tests.api.services import act
 from tests.api.world import World, make_world
+from tests.scheduler.fake_endpoints import FakeEndpoints
 
 
 @pytest.fixture
@@ -27,3 +29,8 @@ async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 def acted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     act(monkeypatch)
+
+
+@pytest.fixture
+def listener(world: World) -> FakeEndpoints:
+    return cast(FakeEndpoints, world.supervisor.shared.endpoints)

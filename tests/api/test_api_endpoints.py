@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -22,17 +21,6 @@ from tests.scheduler.fake_endpoints import FakeEndpoints
 pytestmark = pytest.mark.unit
 
 EXPERIMENTS = "/api/v1/experiments"
-
-
-@pytest.fixture
-async def api(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    async with world.calling() as client:
-        yield client
-
-
-@pytest.fixture
-def listener(world: World) -> FakeEndpoints:
-    return cast(FakeEndpoints, world.supervisor.shared.endpoints)
 
 
 async def create(api: httpx.AsyncClient, world: World, **options: Any) -> httpx.Response:

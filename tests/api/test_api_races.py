@@ -28,11 +28,6 @@ pytestmark = pytest.mark.unit
 EXPERIMENTS = "/api/v1/experiments"
 
 
-@pytest.fixture
-def listener(world: World) -> FakeEndpoints:
-    return cast(FakeEndpoints, world.supervisor.shared.endpoints)
-
-
 def stored(folder: Folder) -> experiments.StoredExperiment:
     with closing(sqlite3.connect(folder.database)) as connection:
         return experiments.load(connection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kubernetes_asyncio import client, watch
@@ -43,25 +44,26 @@ async def pods(api: client.ApiClient) -> list[Any]:
     return list(found.items)
 
 
-async def true(api: client.ApiClient, *kinds: str) -> Any:
-    """The Job once all these conditions are true."""
+async def job_that(api: client.ApiClient, holds: Callable[[Any], object]) -> Any:
+    """The Job once this holds for it."""
 
     async def look() -> Any:
         found = await read(api)
-        held = {one.type for one in found.status.conditions or () if one.status == "True"}
-        return found if held.issuperset(kinds) else None
+        return found if holds(found) else None
 
     return await until(look)
+
+
+async def true(api: client.ApiClient, *kinds: str) -> Any:
+    """The Job once all these conditions are true."""
+    return await job_that(
+        api, lambda found: {one[:2] for one in conditions(found)} >= {(kind, "True") for kind in kinds}
+    )
 
 
 async def ready(api: client.ApiClient, count: int = 1) -> Any:
     """The Job once this number of its pods is ready."""
-
-    async def look() -> Any:
-        found = await read(api)
-        return found if found.status.ready == count else None
-
-    return await until(look)
+    return await job_that(api, lambda found: found.status.ready == count)
 
 
 async def deaf(api: client.ApiClient) -> Any:
@@ -79,19 +81,23 @@ async def deaf(api: client.ApiClient) -> Any:
 
 async def terminating(api: client.ApiClient) -> Any:
     """The Job once a pod of it terminates."""
-
-    async def look() -> Any:
-        found = await read(api)
-        return found if found.status.terminating else None
-
-    return await until(look)
+    return await job_that(api, lambda found: found.status.terminating)
 
 
-async def gone(api: client.ApiClient) -> None:
-    """Wait until no pod is left."""
+async def gone(api: client.ApiClient, left: int = 0) -> None:
+    """Wait until this number of pods is left."""
 
     async def look() -> bool:
-        return await pods(api) == []
+        return len(await pods(api)) == left
+
+    await until(look)
+
+
+async def removed(api: client.ApiClient) -> None:
+    """Wait until there is no Job."""
+
+    async def look() -> bool:
+        return (await client.BatchV1Api(api).list_namespaced_job(NAMESPACE)).items == []
 
     await until(look)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,32 +19,22 @@ from tests.fakes.batch_jobs import (
     deaf,
     event,
     gone,
+    job_that,
     pods,
     read,
     ready,
+    removed,
     statuses,
     terminating,
     true,
 )
 from tests.fakes.kubernetes.controllers.batch.back_off import Record, finished_at
-from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, until
 
 pytestmark = pytest.mark.unit
 
 #: Long enough for several looks of the controller.
 _QUIET_S = 0.3
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 # numbers
@@ -80,12 +68,7 @@ async def test_one_success_is_enough_without_completions(world: TestCluster, api
     first, second = sorted(one.metadata.name for one in await pods(api))
     core = client.CoreV1Api(api)
     await core.patch_namespaced_pod_status(first, NAMESPACE, {"status": {"phase": "Succeeded"}})
-
-    async def is_counted() -> bool:
-        return (await read(api)).status.succeeded == 1
-
-    await until(is_counted)
-    found = await read(api)
+    found = await job_that(api, lambda job: job.status.succeeded == 1)
     assert (found.status.active, conditions(found), len(await pods(api))) == (1, [], 2)
     await core.patch_namespaced_pod_status(second, NAMESPACE, {"status": {"phase": "Failed"}})
     found = await true(api, "Complete")
@@ -103,11 +86,7 @@ async def test_surplus_pod_is_deleted_and_does_not_count(api: client.ApiClient) 
     await ready(api, 2)
     await change(api, parallelism=1)
     await ready(api, 1)
-
-    async def is_alone() -> bool:
-        return len(await pods(api)) == 1
-
-    await until(is_alone)
+    await gone(api, left=1)
     found = await read(api)
     assert (found.status.active, found.status.failed) == (1, None)
     assert (await event(api, "SuccessfulDelete"))[0] == "Normal"
@@ -149,31 +128,22 @@ async def test_deleted_pod_is_replaced_while_it_terminates(world: TestCluster, a
     await create(api, STUBBORN, backoffLimit=1)
     pod = await deaf(api)
     world.control.delete("pods", NAMESPACE, pod.metadata.name)
-
-    async def is_replaced() -> Any:
-        found = await read(api)
-        return found if found.status.active and found.status.terminating else None
-
-    found = await until(is_replaced)
+    found = await job_that(api, lambda job: job.status.active and job.status.terminating)
     assert (found.status.failed, found.status.terminating, len(await pods(api))) == (1, 1, 2)
 
 
-async def test_deleted_pod_without_a_node_is_failed_by_the_collector(tmp_path: Path) -> None:
-    async with cluster(tmp_path, back_off=1.5) as world, world.client() as api:
-        world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
-        await create(api, FOREVER, podReplacementPolicy="Failed")
-
-        async def waits() -> bool:
-            return bool((await read(api)).status.active)
-
-        await until(waits)
-        [pod] = await pods(api)
-        world.control.delete("pods", NAMESPACE, pod.metadata.name)
-        found = await terminating(api)  # the collector waits for three seconds
-        assert found.status.failed is None
-        found = await true(api, "Failed")
-        assert (conditions(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
-        await gone(api)
+@pytest.mark.cluster(back_off=1.5)
+async def test_deleted_pod_without_a_node_is_failed_by_the_collector(world: TestCluster, api: client.ApiClient) -> None:
+    world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
+    await create(api, FOREVER, podReplacementPolicy="Failed")
+    await job_that(api, lambda job: job.status.active)
+    [pod] = await pods(api)
+    world.control.delete("pods", NAMESPACE, pod.metadata.name)
+    found = await terminating(api)  # the collector waits for three seconds
+    assert found.status.failed is None
+    found = await true(api, "Failed")
+    assert (conditions(found)[-1][2], found.status.failed) == ("BackoffLimitExceeded", 1)
+    await gone(api)
 
 
 def ended_pod(second: int, phase: str = "Failed") -> dict[str, Any]:
@@ -249,11 +219,8 @@ async def test_deadline_of_a_suspended_job_does_not_pass(world: TestCluster, api
 
 async def test_ended_job_is_removed_after_its_ttl(api: client.ApiClient) -> None:
     await create(api, "exit 0", ttlSecondsAfterFinished=0)
-
-    async def is_gone() -> bool:
-        return (await client.BatchV1Api(api).list_namespaced_job(NAMESPACE)).items == [] and await pods(api) == []
-
-    await until(is_gone)
+    await removed(api)
+    await gone(api)
 
 
 async def test_deleted_job_takes_its_pods_with_it(api: client.ApiClient) -> None:
@@ -267,32 +234,26 @@ async def test_deleted_job_takes_its_pods_with_it(api: client.ApiClient) -> None
 async def test_job_waits_for_its_pods_in_the_foreground(api: client.ApiClient) -> None:
     await create(api, STUBBORN, podReplacementPolicy="Failed")
     await deaf(api)
-    batch = client.BatchV1Api(api)
-    await batch.delete_namespaced_job("j", NAMESPACE, propagation_policy="Foreground")
+    await client.BatchV1Api(api).delete_namespaced_job("j", NAMESPACE, propagation_policy="Foreground")
     found = await terminating(api)
     assert found.metadata.finalizers == ["foregroundDeletion"] and found.metadata.deletion_timestamp
     assert (found.status.active, conditions(found)) == (None, [])
     [pod] = await pods(api)
     assert pod.metadata.finalizers is None, "the controller lets go of it"
-
-    async def is_gone() -> bool:
-        return (await batch.list_namespaced_job(NAMESPACE)).items == []
-
-    await until(is_gone)
+    await removed(api)
     assert await pods(api) == []
 
 
 async def test_deletion_without_a_policy_leaves_the_pods(api: client.ApiClient) -> None:
     await create(api, FOREVER)
     await ready(api)
-    batch = client.BatchV1Api(api)
-    answer = await batch.delete_namespaced_job_with_http_info("j", NAMESPACE)
+    answer = await client.BatchV1Api(api).delete_namespaced_job_with_http_info("j", NAMESPACE)
     assert "child pods are preserved by default when jobs are deleted" in answer[2]["Warning"]
+    await removed(api)
 
     async def is_orphaned() -> Any:
-        is_gone = (await batch.list_namespaced_job(NAMESPACE)).items == []
         [pod] = await pods(api)
-        return pod if is_gone and not pod.metadata.finalizers else None
+        return None if pod.metadata.finalizers else pod
 
     pod = await until(is_orphaned)
     assert (pod.status.phase, pod.metadata.owner_references, pod.metadata.deletion_timestamp) == ("Running", None, None)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,25 +10,13 @@ from kubernetes_asyncio import client
 
 from tests.fakes.batch_jobs import FAIL_DISRUPTED, FOREVER, change, create, exit_rule, job, read, true
 from tests.fakes.kubernetes.jobs import kind
-from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, cluster
+from tests.fakes.kubernetes.testing import NAMESPACE
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.cluster(controllers=False)]
 
 _POLICY = "spec.podFailurePolicy.rules[0]"
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 _EITHER = 'supported values: "Failed", "TerminatingOrFailed"'
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path, controllers=False) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 def causes(error: client.ApiException) -> list[tuple[str, str, str]]:
@@ -225,16 +211,16 @@ async def test_suspended_job_that_never_ran_gets_another_place(api: client.ApiCl
     assert [field for field, _, _ in causes(caught.value)] == ["spec.template"]
 
 
-async def test_running_job_keeps_its_place(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world, world.client() as api:
-        await create(api, FOREVER)
-        with pytest.raises(client.ApiException):
-            await change(api, **PLACE)
-        await change(api, suspend=True)
-        await true(api, "Suspended")
-        with pytest.raises(client.ApiException) as caught:
-            await change(api, **PLACE)
-        assert [field for field, _, _ in causes(caught.value)] == ["spec.template"], "it has a start time"
+@pytest.mark.cluster(controllers=True)
+async def test_running_job_keeps_its_place(api: client.ApiClient) -> None:
+    await create(api, FOREVER)
+    with pytest.raises(client.ApiException):
+        await change(api, **PLACE)
+    await change(api, suspend=True)
+    await true(api, "Suspended")
+    with pytest.raises(client.ApiException) as caught:
+        await change(api, **PLACE)
+    assert [field for field, _, _ in causes(caught.value)] == ["spec.template"], "it has a start time"
 
 
 async def test_pod_name_is_cut_for_its_suffix(api: client.ApiClient) -> None:
@@ -243,12 +229,12 @@ async def test_pod_name_is_cut_for_its_suffix(api: client.ApiClient) -> None:
     assert len(made.metadata.name) == 63
 
 
-async def test_disabled_field_is_dropped_without_a_warning(tmp_path: Path) -> None:
+@pytest.mark.cluster(controllers=False, minor_version=28)
+async def test_disabled_field_is_dropped_without_a_warning(api: client.ApiClient) -> None:
     """A server knows a field, and describes it, before its feature gate is on."""
-    async with cluster(tmp_path, minor_version=28, controllers=False) as world, world.client() as api:
-        body = job(FOREVER, podReplacementPolicy="Failed", managedBy="a.io/b")
-        answer = await client.BatchV1Api(api).create_namespaced_job_with_http_info(NAMESPACE, body)
-        assert answer[0].spec.pod_replacement_policy is None and answer[0].spec.managed_by is None
-        assert answer[2]["Warning"] == '299 - "unknown field \\"spec.managedBy\\""'
+    body = job(FOREVER, podReplacementPolicy="Failed", managedBy="a.io/b")
+    answer = await client.BatchV1Api(api).create_namespaced_job_with_http_info(NAMESPACE, body)
+    assert answer[0].spec.pod_replacement_policy is None and answer[0].spec.managed_by is None
+    assert answer[2]["Warning"] == '299 - "unknown field \\"spec.managedBy\\""'
     properties = kind.description(28)["components"]["schemas"]["io.k8s.api.batch.v1.JobSpec"]["properties"]
     assert "podReplacementPolicy" in properties and "managedBy" not in properties

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from tests.fakes.batch_jobs import (
     deaf,
     event,
     exit_rule,
+    job_that,
     pods,
     read,
     ready,
@@ -25,25 +24,13 @@ from tests.fakes.batch_jobs import (
     terminating,
     true,
 )
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, until
 
 pytestmark = pytest.mark.unit
 
 _OVER_LIMIT = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 _TOO_LATE = ("True", "DeadlineExceeded", "Job was active longer than specified deadline")
 _REACHED = ("True", "CompletionsReached", "Reached expected number of succeeded pods")
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 async def test_succeeded_job_is_complete(api: client.ApiClient) -> None:
@@ -102,12 +89,7 @@ async def test_restarts_of_containers_reach_the_limit(api: client.ApiClient) -> 
 async def test_ready_counts_running_pods_only(world: TestCluster, api: client.ApiClient) -> None:
     world.control.unschedulable("^j-", "0/1 nodes are available: 1 Insufficient cpu.")
     await create(api, FOREVER)
-
-    async def waits() -> Any:
-        found = await read(api)
-        return found if found.status.active else None
-
-    found = await until(waits)
+    found = await job_that(api, lambda job: job.status.active)
     assert (found.status.active, found.status.ready) == (1, 0)
     world.control.schedulable()
     found = await ready(api)
@@ -130,8 +112,10 @@ async def test_terminating_pod_delays_the_final_condition(api: client.ApiClient)
 
 
 async def failed_by_policy(api: client.ApiClient, sentence: str) -> Any:
+    """The Job, once its policy has failed it. `{}` in the sentence is its pod."""
     found = await true(api, "Failed")
-    told_once = ("True", "PodFailurePolicy", sentence)
+    [pod] = await pods(api)
+    told_once = ("True", "PodFailurePolicy", sentence.format(f"{NAMESPACE}/{pod.metadata.name}"))
     assert conditions(found) == [("FailureTarget", *told_once), ("Failed", *told_once)]
     return found
 
@@ -139,10 +123,7 @@ async def failed_by_policy(api: client.ApiClient, sentence: str) -> Any:
 async def test_exit_code_fails_the_job_by_policy(api: client.ApiClient) -> None:
     policy = {"rules": [exit_rule("Ignore", 4), exit_rule("FailJob", 3)]}
     await create(api, "exit 3", podFailurePolicy=policy, backoffLimit=6)
-    await true(api, "Failed")
-    [pod] = await pods(api)
-    where = f"{NAMESPACE}/{pod.metadata.name}"
-    sentence = f"Container c for pod {where} failed with exit code 3 matching FailJob rule at index 1"
+    sentence = "Container c for pod {} failed with exit code 3 matching FailJob rule at index 1"
     found = await failed_by_policy(api, sentence)
     assert found.status.failed == 1
 
@@ -153,12 +134,8 @@ async def test_exit_code_of_an_init_container_matches(api: client.ApiClient) -> 
     template = {"spec": {"restartPolicy": "Never", "initContainers": [init], "containers": [main]}}
     rule = {"action": "FailJob", "onExitCodes": {"containerName": "first", "operator": "NotIn", "values": [1]}}
     await create(api, "", template=template, podFailurePolicy={"rules": [rule]}, backoffLimit=6)
-    await true(api, "Failed")
-    [pod] = await pods(api)
-    where = f"{NAMESPACE}/{pod.metadata.name}"
-    await failed_by_policy(
-        api, f"Container first for pod {where} failed with exit code 5 matching FailJob rule at index 0"
-    )
+    sentence = "Container first for pod {} failed with exit code 5 matching FailJob rule at index 0"
+    await failed_by_policy(api, sentence)
 
 
 async def test_ignored_failure_is_not_counted(api: client.ApiClient) -> None:
@@ -182,8 +159,7 @@ async def test_preempted_pod_fails_the_job_by_policy(world: TestCluster, api: cl
     await ready(api)
     [pod] = await pods(api)
     world.control.preempt(NAMESPACE, pod.metadata.name)
-    where = f"{NAMESPACE}/{pod.metadata.name}"
-    await failed_by_policy(api, f"Pod {where} has condition DisruptionTarget matching FailJob rule at index 0")
+    await failed_by_policy(api, "Pod {} has condition DisruptionTarget matching FailJob rule at index 0")
 
 
 async def test_pod_evicted_by_its_node_is_disrupted(world: TestCluster, api: client.ApiClient) -> None:

@@ -6,7 +6,6 @@ import datetime
 import json
 import stat
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +13,9 @@ from kubernetes_asyncio import client
 
 from tests.fakes.kubernetes.kubeconfig import Credentials
 from tests.fakes.kubernetes.server import Server
-from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster, cluster
+from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster
 
-pytestmark = pytest.mark.unit
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path, controllers=False) as found:
-        yield found
+pytestmark = [pytest.mark.unit, pytest.mark.cluster(controllers=False)]
 
 
 def server(world: TestCluster) -> Server:

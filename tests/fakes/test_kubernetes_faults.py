@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,10 @@ import aiohttp
 import pytest
 from kubernetes_asyncio import client
 
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, until
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.cluster(controllers=False)]
 UNREACHABLE = (aiohttp.ClientError, ConnectionError)
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path, controllers=False) as found:
-        yield found
-
-
-@pytest.fixture
-async def core(world: TestCluster) -> AsyncIterator[client.CoreV1Api]:
-    async with world.client() as api:
-        yield client.CoreV1Api(api)
 
 
 def named(name: str) -> dict[str, Any]:

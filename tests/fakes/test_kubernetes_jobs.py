@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes_asyncio import client, watch
 
 from tests.fakes.kubernetes import definitions
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, patience, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, patience, until
 
 pytestmark = pytest.mark.unit
 
@@ -22,18 +21,6 @@ FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", NAMESPACE, "frameworks"
 ADAPTDLJOBS = ("adaptdl.petuum.com", "v1", NAMESPACE, "adaptdljobs")
 KINDS = {"tfjobs": TFJOBS, "pytorchjobs": PYTORCHJOBS, "frameworks": FRAMEWORKS, "adaptdljobs": ADAPTDLJOBS}
 FINAL = {"Succeeded", "Failed", "Completed"}
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
 
 
 def template(script: str, name: str) -> dict[str, Any]:

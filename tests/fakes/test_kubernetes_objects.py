@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kubernetes_asyncio import client, watch
 
-from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, cluster, until
+from tests.fakes.kubernetes.testing import IMAGE, NAMESPACE, TestCluster, until
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.cluster(controllers=False)]
 
 KUBEFLOW = ("kubeflow.org", "v1", NAMESPACE, "tfjobs")
 ADAPTDL = ("adaptdl.petuum.com", "v1", NAMESPACE, "adaptdljobs")
 FRAMEWORKS = ("frameworkcontroller.microsoft.com", "v1", NAMESPACE, "frameworks")
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
-    async with cluster(tmp_path, controllers=False) as found:
-        yield found
-
-
-@pytest.fixture
-async def api(world: TestCluster) -> AsyncIterator[client.ApiClient]:
-    async with world.client() as found:
-        yield found
-
-
-@pytest.fixture
-def core(api: client.ApiClient) -> client.CoreV1Api:
-    return client.CoreV1Api(api)
 
 
 @pytest.fixture
@@ -235,24 +216,23 @@ async def test_watch_from_a_forgotten_version_gets_410(world: TestCluster, core:
     assert error.value.status == 410
 
 
-async def test_bookmarks_report_the_position_of_a_watch(tmp_path: Path) -> None:
-    async with cluster(tmp_path, controllers=False, bookmark_every=0.1) as world, world.client() as api:
-        world.needs_fake("a real server sends bookmarks about once a minute")
-        core = client.CoreV1Api(api)
-        listed = await core.list_namespaced_config_map(NAMESPACE)
-        await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})
-        async with watch.Watch() as events:
-            async for event in events.stream(
-                core.list_namespaced_config_map,
-                NAMESPACE,
-                resource_version=listed.metadata.resource_version,
-                allow_watch_bookmarks=True,
-                timeout_seconds=5,
-            ):
-                assert event["type"] == "BOOKMARK"
-                break
-        version = event["raw_object"]["metadata"]["resourceVersion"]
-        assert int(version) == world.fake.cluster.store.revision
+@pytest.mark.cluster(controllers=False, bookmark_every=0.1)
+async def test_bookmarks_report_the_position_of_a_watch(world: TestCluster, core: client.CoreV1Api) -> None:
+    world.needs_fake("a real server sends bookmarks about once a minute")
+    listed = await core.list_namespaced_config_map(NAMESPACE)
+    await core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": "other"}})
+    async with watch.Watch() as events:
+        async for event in events.stream(
+            core.list_namespaced_config_map,
+            NAMESPACE,
+            resource_version=listed.metadata.resource_version,
+            allow_watch_bookmarks=True,
+            timeout_seconds=5,
+        ):
+            assert event["type"] == "BOOKMARK"
+            break
+    version = event["raw_object"]["metadata"]["resourceVersion"]
+    assert int(version) == world.fake.cluster.store.revision
 
 
 async def test_owned_objects_are_deleted_with_their_owner(core: client.CoreV1Api) -> None:

@@ -28,12 +28,6 @@ async def world(tmp_path: Path) -> AsyncIterator[TestCluster]:
         yield found
 
 
-@pytest.fixture
-async def core(world: TestCluster) -> AsyncIterator[client.CoreV1Api]:
-    async with world.client() as api:
-        yield client.CoreV1Api(api)
-
-
 def pod(name: str, script: str, volumes: Any = (), mounts: Any = (), env: Any = (), **spec: Any) -> dict[str, Any]:
     container = {
         "name": "main",

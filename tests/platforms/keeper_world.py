@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import json
 import os
@@ -10,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,8 @@ import psutil
 
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.machines.keeper.local_process import LocalKeeper
-from nni_manager.platform_kit.testing import Recorder, World
 from tests.platforms.counting_keeper import CountingKeeper
-from tests.platforms.obedient_job import SCRIPT, Pipes, ended
+from tests.platforms.obedient_job import ObedientWorld, ended
 from trial_runner import protocol
 
 
@@ -38,7 +36,7 @@ class KeeperOfTest(LocalKeeper):
         return process
 
 
-class KeeperWorld(World):
+class KeeperWorld(ObedientWorld):
     """`directory`: of the test, for everything but the keeper's socket."""
 
     #: Connections to the keeper so far.
@@ -50,19 +48,7 @@ class KeeperWorld(World):
         self._keeper_directory = directory / "keeper"
         self._runtime = Path(tempfile.mkdtemp(prefix="nni-"))  # paths of sockets are short
         self._process = KeeperOfTest(self._keeper_directory, self._runtime / "keeper.sock")
-        self._pipes: dict[str, Pipes] = {}
         self.keeper: CountingKeeper
-
-    @abc.abstractmethod
-    def command(self, trial_id: str, command: str, *, recorder: Recorder | None = None) -> JobSpec:
-        """A job that runs a command of its own; the same one every time for the same trial.
-
-        `recorder`: of the experiment it belongs to, where it is another than the world's.
-        """
-
-    @abc.abstractmethod
-    def directory(self, job_name: str) -> Path:
-        """The output folder of a job."""
 
     @property
     def keeper_pid(self) -> int | None:
@@ -71,39 +57,23 @@ class KeeperWorld(World):
             return int((self._keeper_directory / "keeper.lock").read_text().partition("\n")[0])
         return None
 
+    async def kill_keeper(self, number: signal.Signals) -> None:
+        """Returns when it is dead; quiet when it has left by itself."""
+        pid = self.keeper_pid
+        assert pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+        await ended(pid)
+
     async def restart(self) -> None:
         await self._disconnect()
         self._connect_anew()
 
     # Jobs
 
-    def job(self, trial_id: str) -> JobSpec:
-        return self.job_of(self.recorder, trial_id)
-
-    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder=recorder)
-        self.add_pipes(spec.name, self.directory(spec.name))
-        return spec
-
-    def add_pipes(self, name: str, directory: Path) -> None:
-        """Through which the obedient job in this folder is led, unless it has them."""
-        if name not in self._pipes:
-            self._pipes[name] = Pipes(directory)
-
-    async def tell(self, handle: JobHandle, order: str) -> None:
-        """Has the obedient job do something; returns when it is done."""
-        await self.tell_job(handle.job_name, order)
-
-    async def tell_job(self, name: str, order: str) -> None:
-        await self._pipes[name].tell(order)
-
-    def order(self, name: str, order: str) -> None:
-        """The same, without waiting."""
-        self._pipes[name].order(order)
-
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         pid = self.pid(handle)
-        self.order(handle.job_name, f"exit {exit_code}")
+        self._pipes[handle.job_name].order(f"exit {exit_code}")
         await ended(pid)
 
     async def count(self, job_name: str) -> int:
@@ -112,26 +82,6 @@ class KeeperWorld(World):
         if psutil.pid_exists(self._pid(job_name)):  # it may not have come to writing that it started
             await self._pipes[job_name].tell("ping")
         return len((self.directory(job_name) / "starts").read_text().splitlines())
-
-    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
-        await self.tell(handle, "environment")
-        entries = self._shown(handle).rstrip("\0").split("\0")
-        return dict(entry.split("=", 1) for entry in entries)
-
-    async def code_file(self, handle: JobHandle, name: str) -> str:
-        await self.tell(handle, f"show {name}")  # relative to where it runs
-        return self._shown(handle)
-
-    async def parameter_record(self, handle: JobHandle) -> str:
-        environment = await self.environment(handle)
-        await self.tell(handle, f"show {environment[protocol.ENV_SYSTEM_DIR]}/{protocol.PARAMETER_FILE}")
-        return self._shown(handle)
-
-    async def write_log(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"print {line}")
-
-    async def report(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"report {line}")
 
     def pid(self, handle: JobHandle) -> int:
         """The main process, as the keeper recorded it."""
@@ -170,12 +120,6 @@ class KeeperWorld(World):
 
     # For worlds
 
-    def _write_code(self) -> None:
-        self.code.mkdir()
-        (self.code / "job.sh").write_text(SCRIPT)
-        for name, text in self.code_files.items():
-            (self.code / name).write_text(text)
-
     def _connect_anew(self) -> None:
         self.keeper = CountingKeeper(self._connect)
         self._run = asyncio.create_task(self.keeper.run(), name="keeper")
@@ -199,9 +143,6 @@ class KeeperWorld(World):
 
     def _state_file(self, job_name: str) -> Path:
         return self._keeper_directory / "jobs" / f"{job_name}.jsonl"
-
-    def _shown(self, handle: JobHandle) -> str:
-        return (self.directory(handle.job_name) / "shown").read_text()
 
 
 def job_spec(*, name: str, experiment_id: str, trial_id: str, sequence_id: int = 0, **fields: Any) -> JobSpec:

@@ -22,7 +22,7 @@ from nni_manager.kubernetes.fields import KubernetesSection
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Host, Platform
-from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, World, lagging_storage
+from nni_manager.platform_kit.testing import Feature, Lag, LaggingStorage, Recorder, lagging_storage
 from nni_manager.platform_kit.testing.world import unreachable_keeper
 from tests.fakes.kubernetes.control import Control
 from tests.fakes.kubernetes.kubeconfig import Credentials
@@ -30,7 +30,7 @@ from tests.fakes.kubernetes.pretences import Pretence
 from tests.fakes.kubernetes.server import Server
 from tests.fakes.kubernetes.settings import Settings
 from tests.platforms.keeper_world import job_spec
-from tests.platforms.obedient_job import PATIENCE_S, SCRIPT, Pipes
+from tests.platforms.obedient_job import PATIENCE_S, ObedientWorld
 from tests.platforms.role_commands import with_commands, without_commands
 from trial_runner import protocol
 
@@ -56,7 +56,7 @@ class Operated:
     foreign: Json
 
 
-class KubernetesWorld(World):
+class KubernetesWorld(ObedientWorld):
     patience_s = 30.0
     absent: ClassVar[Mapping[Feature, str]] = {
         Feature.HOPELESS_WAITS: "queues of Kueue have tests of their own",
@@ -78,7 +78,6 @@ class KubernetesWorld(World):
         self.folder = self.recorder.folder = directory / "experiment"
         self.code = directory / "code"
         self._directory = directory
-        self._pipes: dict[str, Pipes] = {}
         #: Names of jobs that may start.
         self._begun: set[str] = set()
         exports = {f"{SERVER}:{EXPORT}": self.mounted}
@@ -86,11 +85,9 @@ class KubernetesWorld(World):
         self.control = Control(self.server)
 
     async def __aenter__(self) -> Self:
-        for folder in (self.mounted, self.code, self.folder / "code"):
+        for folder in (self.mounted, self.folder / "code"):
             folder.mkdir(parents=True)
-        (self.code / "job.sh").write_text(SCRIPT)
-        for name, text in self.code_files.items():
-            (self.code / name).write_text(text)
+        self._write_code()
         self.recorder.code_archive = pack(self.code, self.folder / "code").path
         await self.server.start()
         self.kubeconfig = self.server.kubeconfig(self._directory / "kubeconfig")
@@ -136,15 +133,6 @@ class KubernetesWorld(World):
         self.recorder.connections = Connections()
 
     # Jobs
-
-    def job(self, trial_id: str) -> JobSpec:
-        return self.job_of(self.recorder, trial_id)
-
-    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder)
-        if spec.name not in self._pipes:
-            self._pipes[spec.name] = Pipes(self.directory(spec.name))
-        return spec
 
     def command(self, trial_id: str, command: str, recorder: Recorder | None = None) -> JobSpec:
         experiment_id = (recorder or self.recorder).experiment_id
@@ -196,24 +184,6 @@ class KubernetesWorld(World):
             await self._pipes[job_name].tell("ping")
         return len((self.directory(job_name) / "starts").read_text().splitlines())
 
-    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
-        await self._pipes[handle.job_name].tell("environment")
-        return dict(entry.split("=", 1) for entry in self._shown(handle).rstrip("\0").split("\0"))
-
-    async def code_file(self, handle: JobHandle, name: str) -> str:
-        await self._pipes[handle.job_name].tell(f"show {name}")
-        return self._shown(handle)
-
-    async def parameter_record(self, handle: JobHandle) -> str:
-        await self._pipes[handle.job_name].tell(f'show "$NNI_SYS_DIR"/{protocol.PARAMETER_FILE}')
-        return (self.directory(handle.job_name) / protocol.PARAMETER_FILE).read_text()
-
-    async def write_log(self, handle: JobHandle, line: str) -> None:
-        await self._pipes[handle.job_name].tell(f"print {line}")
-
-    async def report(self, handle: JobHandle, line: str) -> None:
-        await self._pipes[handle.job_name].tell(f"report {line}")
-
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
         return lagging_storage(self.mounted, lag)
 
@@ -223,8 +193,8 @@ class KubernetesWorld(World):
         self.server.cluster.nodes.wake()
         return words
 
-    async def cancel_in_portal(self, handle: JobHandle) -> None:
-        self.control.delete(self.operated.resource, "default", self.object_name(handle))
+    async def cancel_in_portal(self, handle: JobHandle, policy: str = "Background") -> None:
+        self.control.delete(self.operated.resource, "default", self.object_name(handle), policy)
 
     def use_up_quota(self) -> None:
         """No pod may be made any more."""
@@ -240,19 +210,15 @@ class KubernetesWorld(World):
 
     def change(self, handle: JobHandle, change: Callable[[dict[str, Any]], None]) -> None:
         """Changes the object of a job, as others may."""
-        name = self.object_name(handle)
-        [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
-        changed = copy.deepcopy(job)
+        changed = copy.deepcopy(self.job_object(handle))
         change(changed)
-        self.server.cluster.store.put(self.operated.resource, ("default", name), changed)
+        self.server.cluster.store.put(self.operated.resource, ("default", self.object_name(handle)), changed)
 
     async def ended_there(self, handle: JobHandle) -> None:
         """Returns once the job's object says that it has ended."""
-        name = self.object_name(handle)
 
         def is_over() -> bool:
-            [job] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
-            told = job.get("status") or {}
+            told = self.job_object(handle).get("status") or {}
             conditions = [one["type"] for one in told.get("conditions") or () if one["status"] == "True"]
             return told.get("phase") == "Failed" or told.get("state") == "Completed" or "Failed" in conditions
 
@@ -341,6 +307,12 @@ class KubernetesWorld(World):
         found: str = re.sub(r'.*"name": "([^"]*)".*', r"\1", handle.data)
         return found
 
+    def job_object(self, handle: JobHandle) -> dict[str, Any]:
+        """The object of a job, as it is now."""
+        name = self.object_name(handle)
+        [found] = [one for one in self._objects(self.operated.resource) if one["metadata"]["name"] == name]
+        return found
+
     def pods(self, handle: JobHandle) -> list[dict[str, Any]]:
         """Of a job, as they are now."""
         name = self.object_name(handle)
@@ -369,6 +341,3 @@ class KubernetesWorld(World):
         async with asyncio.timeout(PATIENCE_S):
             while not holds():  # noqa: ASYNC110 (files and the fake's store send no events)
                 await asyncio.sleep(_LOOK_AGAIN_S)
-
-    def _shown(self, handle: JobHandle) -> str:
-        return (self.directory(handle.job_name) / "shown").read_text()

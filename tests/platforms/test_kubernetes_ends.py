@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.kubernetes.jobs import job_memory
 from nni_manager.kubernetes.platform import KubernetesPlatform
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing.observing import accepted, running, seen
+from nni_manager.platform_kit.testing.observing import accepted, running, seen, seen_as
 from tests.platforms.adl.test_adl_contract import TestAdaptDLJob as AdaptDL
 from tests.platforms.frameworkcontroller.test_frameworkcontroller_contract import TestFramework as Framework
 from tests.platforms.kubeflow.test_kubeflow_contract import TestPyTorchJob as PyTorch
@@ -180,13 +179,11 @@ async def waiting(
     world: KubernetesWorld, platform: Platform[Any], handle: JobHandle, holds: Callable[[Wait], bool]
 ) -> Wait:
     """The wait reason of a job, once the condition holds for it."""
-    async with asyncio.timeout(world.patience_s):
-        while True:
-            world.recorder.news.clear()
-            wait = (await platform.observe([handle]))[handle].wait
-            if wait is not None and holds(wait):
-                return wait
-            await world.recorder.news.wait()
+    found = await seen_as(
+        world, platform, handle, lambda one: one.wait is not None and holds(one.wait), "waiting for this reason"
+    )
+    assert found.wait is not None
+    return found.wait
 
 
 @every_kind

@@ -17,10 +17,10 @@ from nni_manager.domain.ids import attempt_directory_of, job_name
 from nni_manager.domain.job import JobHandle, JobSpec
 from nni_manager.platform_kit.connections import Connections
 from nni_manager.platform_kit.contract import Platform
-from nni_manager.platform_kit.testing import Lag, LaggingStorage, Recorder, World, lagging_storage
+from nni_manager.platform_kit.testing import Lag, LaggingStorage, Recorder, lagging_storage
 from tests.fakes.process import FakeProcess
 from tests.platforms.keeper_world import job_spec
-from tests.platforms.obedient_job import SCRIPT, Pipes
+from tests.platforms.obedient_job import ObedientWorld
 from tests.waiting import until_async
 from trial_runner import protocol
 
@@ -28,7 +28,7 @@ TOKEN = "the-manager.t0ken-of-the-runner"
 NONCE = "n0nce123"
 
 
-class WebWorld(World):
+class WebWorld(ObedientWorld):
     """`directory`: of the test. The fake is shared, and reset for every test."""
 
     def __init__(self, directory: Path, fake: FakeProcess) -> None:
@@ -38,16 +38,12 @@ class WebWorld(World):
         #: The storage as it is seen here, and in containers.
         self.here, self.there = directory / "here", directory / "there"
         self.recorder.folder = directory / "experiment"
-        self._pipes: dict[str, Pipes] = {}
         self._is_pretended = False
         #: Experiment → its recorder.
         self.experiments = {self.recorder.experiment_id: self.recorder}
 
     async def __aenter__(self) -> Self:
-        self.code.mkdir()
-        (self.code / "job.sh").write_text(SCRIPT)
-        for name, text in self.code_files.items():
-            (self.code / name).write_text(text)
+        self._write_code()
         self.here.mkdir()
         (self.recorder.folder / "code").mkdir(parents=True)
         self.recorder.code_archive = pack(self.code, self.recorder.folder / "code").path
@@ -124,15 +120,6 @@ class WebWorld(World):
         )
         return dataclasses.replace(made, **fields)
 
-    def job(self, trial_id: str) -> JobSpec:
-        return self.job_of(self.recorder, trial_id)
-
-    def job_of(self, recorder: Recorder, trial_id: str) -> JobSpec:
-        spec = self.command(trial_id, "exec /bin/sh job.sh", recorder)
-        if spec.name not in self._pipes:
-            self._pipes[spec.name] = Pipes(self.directory(spec.name))
-        return spec
-
     def pushing_job(self, trial_id: str, command: str, runner_environment: Mapping[str, str]) -> JobSpec:
         return self.command(trial_id, command, runner_environment=runner_environment)
 
@@ -150,34 +137,8 @@ class WebWorld(World):
     async def count(self, job_name: str) -> int:
         return len(self.submitted(job_name))
 
-    async def tell(self, handle: JobHandle, order: str) -> None:
-        await self._pipes[handle.job_name].tell(order)
-
-    async def environment(self, handle: JobHandle) -> Mapping[str, str]:
-        await self.tell(handle, "environment")
-        entries = self._shown(handle).rstrip("\0").split("\0")
-        return dict(entry.split("=", 1) for entry in entries)
-
-    async def code_file(self, handle: JobHandle, name: str) -> str:
-        await self.tell(handle, f"show {name}")
-        return self._shown(handle)
-
-    async def parameter_record(self, handle: JobHandle) -> str:
-        environment = await self.environment(handle)
-        await self.tell(handle, f"show {environment[protocol.ENV_SYSTEM_DIR]}/{protocol.PARAMETER_FILE}")
-        return self._shown(handle)
-
-    async def write_log(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"print {line}")
-
-    async def report(self, handle: JobHandle, line: str) -> None:
-        await self.tell(handle, f"report {line}")
-
     def lag(self, lag: Lag) -> AbstractContextManager[LaggingStorage]:
         return lagging_storage(self.here, lag)
-
-    def _shown(self, handle: JobHandle) -> str:
-        return (self.directory(handle.job_name) / "shown").read_text()
 
     # The platform
 

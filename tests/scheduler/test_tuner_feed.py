@@ -453,6 +453,8 @@ async def test_user_trial_reaches_tuner_with_pending_answer(monkeypatch: Patch, 
         await at.proposed(1)
         at.feed.adopt("other", {"x": 8})
         await at.until(lambda: script.of("adopt"))
+        (adopted,) = script.of("adopt")
+        assert [trial["parameters"] for trial in adopted["trials"]] == [{"x": 8}], "the history has the first"
 
 
 async def test_proposals_that_become_trials_are_not_withdrawn(monkeypatch: Patch, path: Path) -> None:

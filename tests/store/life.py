@@ -98,3 +98,10 @@ def one(connection: sqlite3.Connection, query: str, *values: object) -> Any:
 def _metric(number: int, kind: str, data: str, value: object) -> Metric:
     type_ = MetricType.FINAL if kind == "final" else MetricType.PERIODICAL
     return Metric(type=type_, data=data, value=default_number(value), number=number)
+
+
+def attempt(connection: sqlite3.Connection) -> Attempt:
+    """The job of the only open trial."""
+    (trial,) = trials.load_open(connection)
+    assert trial.job is not None
+    return trial.job

@@ -14,7 +14,7 @@ from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial_status import TrialStatus
 from nni_manager.store.experiment import jobs, metrics, reports, runners, trials
 from nni_manager.store.experiment.metrics import OutboxPart
-from tests.store.life import add, one
+from tests.store.life import add, attempt, one
 
 pytestmark = pytest.mark.unit
 
@@ -29,12 +29,6 @@ DONE = Observation(
 def intent(connection: sqlite3.Connection) -> None:
     add(connection, "aaaaa")
     jobs.intend(connection, Attempt("aaaaa", 1, NAME, service="local", intended_ms=4))
-
-
-def attempt(connection: sqlite3.Connection) -> Attempt:
-    (trial,) = trials.load_open(connection)
-    assert trial.job is not None
-    return trial.job
 
 
 def test_an_intent_has_neither_handle_nor_evidence(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from nni_manager.domain.attempt import Attempt, Observation
+from nni_manager.domain.attempt import Observation
 from nni_manager.domain.errors import AttemptDecided, NotFound
 from nni_manager.domain.experiment import ExperimentStatus
 from nni_manager.domain.job import JobState
@@ -15,7 +15,7 @@ from nni_manager.domain.metrics import Metric, MetricType
 from nni_manager.domain.service import WaitCode
 from nni_manager.domain.trial import StopRequest
 from nni_manager.store.experiment import answers, experiments, jobs, metrics, reports, runners, trials
-from tests.store.life import add, end, final, intermediate, one, report, start
+from tests.store.life import add, attempt, end, final, intermediate, one, report, start
 
 pytestmark = pytest.mark.unit
 
@@ -26,12 +26,6 @@ WORD = '{"exitCode": 0, "outboxes": {"outbox/main.jsonl": 20}}'
 def job(connection: sqlite3.Connection) -> str:
     add(connection, "aaaaa", 7, {"x": 0.5}, at=1)
     return start(connection, "aaaaa", at=2)
-
-
-def attempt(connection: sqlite3.Connection) -> Attempt:
-    (trial,) = trials.load_open(connection)
-    assert trial.job is not None
-    return trial.job
 
 
 def test_runner_reads_its_attempt(connection: sqlite3.Connection, job: str) -> None:

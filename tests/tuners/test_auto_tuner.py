@@ -79,6 +79,7 @@ def test_first_results_that_all_failed_stop_nothing() -> None:
         tuner.learn(result(number, tuner.propose(number), None))
     for number in range(64, 68):
         parameters = tuner.propose(number)
+        assert parse(BOX).contains(parameters)
         tuner.learn(result(number, parameters, float(parameters["x0"])))  # type: ignore[arg-type]
 
 

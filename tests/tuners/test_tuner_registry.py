@@ -60,9 +60,14 @@ def test_arguments_are_those_of_the_constructor() -> None:
     assert (tpe.name, tpe.arguments) == ("TPE", ("optimize_mode", "seed", "tpe_args"))
 
 
-@pytest.mark.parametrize("name", ["Random", "GridSearch"])
-def test_optimize_mode_is_accepted_without_effect(name: str) -> None:
-    registry.create(AlgorithmSpec(name=name, class_args={"optimize_mode": "maximize"}))
+@pytest.mark.parametrize(("name", "arguments"), [("Random", {"seed": 1}), ("GridSearch", {})])
+def test_optimize_mode_is_accepted_without_effect(name: str, arguments: dict[str, Any]) -> None:
+    proposals = []
+    for mode in ({}, {"optimize_mode": "minimize"}, {"optimize_mode": "maximize"}):
+        tuner = registry.create(AlgorithmSpec(name=name, class_args={**arguments, **mode}))
+        tuner.update_search_space({"x": {"_type": "randint", "_value": [0, 100]}})
+        proposals.append([tuner.propose(number) for number in range(3)])
+    assert proposals[0] == proposals[1] == proposals[2]
 
 
 @pytest.mark.parametrize(

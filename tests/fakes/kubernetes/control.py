@@ -201,9 +201,9 @@ class Control:
         change = {"spec": {"suspend": is_suspended}}
         self._cluster.verbs.patch(JOBS, namespace, name, change, patches.MERGE)
 
-    def delete(self, resource: str, namespace: str, name: str) -> None:
-        """Delete an object like kubectl, without a check of rights."""
-        self._cluster.verbs.delete(self._kind(resource), namespace, name, {"propagationPolicy": "Background"})
+    def delete(self, resource: str, namespace: str, name: str, policy: str = "Background") -> None:
+        """Delete an object like kubectl, without a check of rights. `policy`: of propagation to its dependents."""
+        self._cluster.verbs.delete(self._kind(resource), namespace, name, {"propagationPolicy": policy})
 
     def lose_node(self, name: str) -> None:
         """Lose a node: its pods are marked, and removed by force."""

@@ -1,4 +1,4 @@
-"""One running cluster of each version for the tests of a module or package, started when the first test needs it."""
+"""One running cluster of each version for the tests of a module, started when the first test needs it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,17 @@ class SlurmClusters:
         self._stack.close()
 
 
-@contextmanager
-def clusters(folder: Path) -> Iterator[SlurmClusters]:
-    """A context with clusters that start on demand."""
-    found = SlurmClusters(folder)
-    try:
-        yield found
-    finally:
-        found.close()
+@pytest.fixture(scope="module")
+def slurm_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmClusters]:
+    """The clusters of a module. It assigns this fixture and `slurm` to names of its own."""
+    found = SlurmClusters(tmp_path_factory.mktemp("slurm"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=EVERY_VERSION)
+def slurm(request: pytest.FixtureRequest, slurm_clusters: SlurmClusters) -> SlurmCluster:
+    return slurm_clusters.of(request.param)
 
 
 @contextmanager

@@ -213,6 +213,7 @@ async def test_kill_of_ended_and_unknown_jobs_is_quiet(world: DltsWorld) -> None
         await world.vanish(unknown)
         for _ in range(2):
             await platform.cancel([killed, unknown], 0)
+            await seen(world, platform, killed, JobState.CANCELLED)
 
 
 async def test_job_that_account_cannot_kill_is_named(world: DltsWorld, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ import pytest
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.kubernetes.jobs import job_memory
 from nni_manager.platform_kit.testing.observing import running, seen
-from tests.fakes.kubernetes.kinds import JOBS
 from tests.platforms.kubernetes.test_batch_job_contract import TestBatchJob as BatchJob
 from tests.platforms.kubernetes_world import KubernetesWorld
 from tests.platforms.test_kubernetes_ends import WORLDS, every_kind
@@ -27,11 +26,7 @@ async def test_job_deleted_in_the_foreground_is_cancelled(
     monkeypatch.setattr(job_memory, "_NOTICED_S", 0.0)
     async with WORLDS[kind](tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
-        [found] = world.server.cluster.store.all(world.operated.resource, "default")
-        kind_of_job = world.server.cluster.kinds.by_key(world.operated.resource)
-        assert kind_of_job is not None
-        options = {"propagationPolicy": "Foreground"}
-        world.server.cluster.verbs.delete(kind_of_job, "default", found["metadata"]["name"], options)
+        await world.cancel_in_portal(handle, "Foreground")
         report = await seen(world, platform, handle, JobState.CANCELLED)
         assert report.message.endswith("was deleted in the cluster")
 
@@ -40,7 +35,7 @@ async def test_job_on_an_isolated_node_is_unreachable(tmp_path: Path) -> None:
     async with BatchJob().make_world(tmp_path) as world:
         async with world.make() as platform:
             handle = await running(world, platform, "a")
-            await isolated(world)
+            await isolated(world, handle)
             assert (await platform.observe([handle]))[handle].state is JobState.RUNNING
             let_time_pass(world, handle)
             report = await seen(world, platform, handle, JobState.UNKNOWN)
@@ -58,11 +53,11 @@ async def test_cancelled_job_on_an_isolated_node_stays_unreachable(tmp_path: Pat
     """So that the manager says that it may still run."""
     async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
-        await isolated(world)
+        await isolated(world, handle)
         let_time_pass(world, handle)
         await seen(world, platform, handle, JobState.UNKNOWN)
         await platform.cancel([handle], 1)
-        await world._until(lambda: not world.server.cluster.store.all(JOBS.key, "default"))
+        await world._until(lambda: not world._objects(world.operated.resource))
         report = await seen(world, platform, handle, JobState.UNKNOWN)
         assert report.unreachable != ""
         world.control.lose_node("node-0")
@@ -73,8 +68,8 @@ async def test_cancelled_job_on_an_isolated_node_stays_unreachable(tmp_path: Pat
 async def test_deleted_job_on_an_isolated_node_is_cancelled(tmp_path: Path, policy: str) -> None:
     async with BatchJob().make_world(tmp_path) as world, world.make() as platform:
         handle = await running(world, platform, "a")
-        await isolated(world)
-        world.server.cluster.verbs.delete(JOBS, "default", world.object_name(handle), {"propagationPolicy": policy})
+        await isolated(world, handle)
+        await world.cancel_in_portal(handle, policy)
         let_time_pass(world, handle)
         report = await seen(world, platform, handle, JobState.CANCELLED)
         assert report.message.endswith("was deleted in the cluster")
@@ -85,24 +80,21 @@ async def test_job_that_a_user_suspends_is_preempted(tmp_path: Path, is_connecte
     async with BatchJob().make_world(tmp_path) as world:
         async with world.make() as platform:
             handle = await running(world, platform, "a")
-            [found] = world.server.cluster.store.all(JOBS.key, "default")
+            name = world.object_name(handle)
             if is_connected:
-                world.control.suspend("default", found["metadata"]["name"])
+                world.control.suspend("default", name)
                 await seen(world, platform, handle, JobState.PREEMPTED)
                 return
-        world.control.suspend("default", found["metadata"]["name"])
-        await world._until(lambda: world.pods(handle) == [])
+        world.control.suspend("default", name)
+        await world.gone_there(handle)
         async with world.make() as platform:
             report = await seen(world, platform, handle, JobState.PREEMPTED)
-    assert (report.is_uncounted, report.message) == (
-        False,
-        f"Job {found['metadata']['name']} was suspended",
-    )
+    assert (report.is_uncounted, report.message) == (False, f"Job {name} was suspended")
 
 
-async def isolated(world: KubernetesWorld) -> None:
+async def isolated(world: KubernetesWorld, handle: JobHandle) -> None:
     world.control.isolate_node("node-0")
-    await world._until(lambda: bool(_status(world).get("terminating")))
+    await world._until(lambda: bool(world.job_object(handle)["status"].get("terminating")))
 
 
 def let_time_pass(world: KubernetesWorld, handle: JobHandle) -> None:
@@ -110,9 +102,3 @@ def let_time_pass(world: KubernetesWorld, handle: JobHandle) -> None:
     for pod in world.pods(handle):
         changed = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": _AGES_AGO}}
         world.server.cluster.store.put("pods", ("default", pod["metadata"]["name"]), changed)
-
-
-def _status(world: KubernetesWorld) -> dict[str, object]:
-    [found] = world.server.cluster.store.all(JOBS.key, "default")
-    status: dict[str, object] = found["status"]
-    return status

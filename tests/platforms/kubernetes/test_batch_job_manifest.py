@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from tests.kubernetes.test_kubernetes_names_and_pods import job as spec
 from tests.platforms.kubernetes.test_batch_job_contract import SETTINGS
 from tests.platforms.kubernetes.test_batch_job_contract import TestBatchJob as BatchJob
 from tests.platforms.kubernetes_world import KubernetesWorld
-from tests.platforms.test_kubernetes_ends import WORLDS, every_kind
+from tests.platforms.test_kubernetes_ends import WORLDS, every_kind, waiting
 
 _PODS = PodSettings(platform="kubernetes", channel="push", runner_map="runner")
 _OPTIONAL = {"podFailurePolicy", "podReplacementPolicy"}
@@ -33,11 +32,6 @@ def made(pods: PodSettings = _PODS, known: frozenset[str] = frozenset(_OPTIONAL)
 
 def world_in(folder: Path) -> KubernetesWorld:
     return BatchJob().make_world(folder)
-
-
-def one_job(world: KubernetesWorld) -> dict[str, Any]:
-    [found] = world.server.cluster.store.all("jobs.batch", "default")
-    return found
 
 
 @pytest.mark.unit
@@ -133,9 +127,8 @@ async def test_labels_and_queue_are_on_the_job(tmp_path: Path, kind: str) -> Non
     own = {"labels": {"team": "vision"}, "annotations": {"cost/center": "42"}}
     async with WORLDS[kind](tmp_path) as world:
         async with world.make(queueName="team-queue", priorityClass="low", **own) as platform:
-            await accepted(world, platform, "a")
-            [found] = world.server.cluster.store.all(world.operated.resource, "default")
-    meta = found["metadata"]
+            handle = await accepted(world, platform, "a")
+    meta = world.job_object(handle)["metadata"]
     assert (
         meta["labels"].items()
         >= {
@@ -161,8 +154,8 @@ async def test_fields_that_the_server_lacks_do_no_harm(tmp_path: Path, minor: in
         async with world.make() as platform:
             found = await platform.preflight()
             assert [one for one in found if one.severity is Severity.WARNING] == [], "no field is dropped"
-            await accepted(world, platform, "a")
-            assert set(one_job(world)["spec"]) & _OPTIONAL == kept
+            handle = await accepted(world, platform, "a")
+            assert set(world.job_object(handle)["spec"]) & _OPTIONAL == kept
 
 
 @pytest.mark.contract
@@ -171,8 +164,8 @@ async def test_hidden_description_leaves_optional_fields_out(tmp_path: Path) -> 
         world.control.fault(method="GET", path="/openapi", times=-1, status=403, reason="Forbidden", message="no")
         async with world.make() as platform:
             assert [one for one in await platform.preflight() if one.severity is not Severity.FINE] == []
-            await accepted(world, platform, "a")
-            assert "podFailurePolicy" not in one_job(world)["spec"]
+            handle = await accepted(world, platform, "a")
+            assert "podFailurePolicy" not in world.job_object(handle)["spec"]
 
 
 @pytest.mark.contract
@@ -180,13 +173,7 @@ async def test_quota_of_pods_is_a_wait(tmp_path: Path) -> None:
     async with world_in(tmp_path) as world, world.make() as platform:
         world.use_up_quota()
         handle = await accepted(world, platform, "a")
-        async with asyncio.timeout(world.patience_s):
-            while True:
-                world.recorder.news.clear()
-                wait = (await platform.observe([handle]))[handle].wait
-                if wait is not None and wait.code is WaitCode.QUOTA:
-                    break
-                await world.recorder.news.wait()
+        wait = await waiting(world, platform, handle, lambda wait: wait.code is WaitCode.QUOTA)
         assert "exceeded quota: team" in wait.sentence
 
 
@@ -198,7 +185,7 @@ async def test_preempted_pod_ends_the_job_by_its_policy(tmp_path: Path) -> None:
         report = await seen(world, platform, handle, JobState.PREEMPTED)
         assert report.native_reason == "PreemptionByScheduler"
         await world.ended_there(handle)
-        failed = [one for one in one_job(world)["status"]["conditions"] if one["type"] == "Failed"]
+        failed = [one for one in world.job_object(handle)["status"]["conditions"] if one["type"] == "Failed"]
         assert [one["reason"] for one in failed] == ["PodFailurePolicy"]
 
 

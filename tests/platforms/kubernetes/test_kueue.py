@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from nni_manager.domain.attempt import Observation
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.domain.service import WaitCode
 from nni_manager.platform_kit.contract import Platform, Severity
-from nni_manager.platform_kit.testing.observing import accepted, seen
+from nni_manager.platform_kit.testing.observing import accepted, seen, seen_as
 from tests.platforms.kubeflow.test_kubeflow_contract import operated
 from tests.platforms.kubernetes.test_batch_job_contract import OPERATED
 from tests.platforms.kubernetes_world import KubernetesWorld
@@ -49,13 +48,7 @@ async def observed(
     world: KubernetesWorld, platform: Platform[Any], handle: JobHandle, holds: Callable[[Observation], bool]
 ) -> Observation:
     """The first observation for which this holds."""
-    async with asyncio.timeout(world.patience_s):
-        while True:
-            world.recorder.news.clear()
-            found = (await platform.observe([handle]))[handle]
-            if holds(found):
-                return found
-            await world.recorder.news.wait()
+    return await seen_as(world, platform, handle, holds, "observed as expected")
 
 
 async def admitted(world: KubernetesWorld, platform: Platform[Any], kind: str) -> tuple[JobHandle, str]:
@@ -107,7 +100,7 @@ async def test_preemption_while_disconnected_is_seen(tmp_path: Path, kind: str, 
         async with world.make(queueName="team") as platform:
             handle, name = await admitted(world, platform, kind)
         world.control.kueue_evict("default", name, reason, _TAKEN, kind)
-        await world._until(lambda: world.pods(handle) == [])
+        await world.gone_there(handle)
         await world.restart()
         async with world.make(queueName="team") as platform:
             found = await seen(world, platform, handle, JobState.PREEMPTED)

@@ -120,14 +120,6 @@ class LocalWorld(KeeperWorld):
     async def end_outage(self) -> None:
         self._is_out = False
 
-    async def kill_keeper(self, number: signal.Signals) -> None:
-        """Returns when it is dead; quiet when it has left by itself."""
-        pid = self.keeper_pid
-        assert pid is not None
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-        await ended(pid)
-
     async def _connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Transport:
         if self._is_out:
             raise ConnectionRefusedError("there is an outage")

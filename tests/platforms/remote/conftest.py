@@ -1,4 +1,4 @@
-"""A machine with an SSH server in this process."""
+"""A machine with an SSH server in this process, alone or in a world."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from tests.platforms.remote.remote_world import RemoteWorld
 from tests.platforms.remote.ssh_machines import InProcessMachine, home_of_manager
 
 
@@ -18,3 +19,9 @@ async def machine(tmp_path: Path) -> AsyncIterator[InProcessMachine]:
         await machine.start()
         yield machine
         await machine.stop()
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
+    async with RemoteWorld(tmp_path / "world", InProcessMachine(tmp_path / "machine")) as world:
+        yield world

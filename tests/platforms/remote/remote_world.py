@@ -210,14 +210,6 @@ class RemoteWorld(KeeperWorld):
     async def end_outage(self) -> None:
         await self.machine.start()
 
-    async def kill_keeper(self, number: signal.Signals) -> None:
-        """Returns when it is dead; quiet when it has left by itself."""
-        pid = self.keeper_pid
-        assert pid is not None
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-        await ended(pid)
-
     def _machine_of(self, handle: JobHandle) -> SshMachine:
         return next(one for one in self.machines if f":{one.port}" in handle.data)
 

@@ -5,26 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.machines.ssh.address import Address
 from nni_manager.platform_kit.testing.observing import finish, insist, running, seen
 from tests.platforms.remote.remote_world import RemoteWorld
-from tests.platforms.remote.ssh_machines import InProcessMachine
 from trial_runner import protocol
 
 pytestmark = pytest.mark.contract
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
-    async with RemoteWorld(tmp_path / "world", InProcessMachine(tmp_path / "machine")) as world:
-        yield world
 
 
 async def test_job_unknown_to_its_keeper_was_never_taken(world: RemoteWorld) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import asyncssh
 import pytest
-import pytest_asyncio
 
 from nni_manager.domain.job import JobHandle, JobState
 from nni_manager.machines.ssh.machine import Machine
@@ -19,12 +15,6 @@ from tests.platforms.remote.ssh_machines import InProcessMachine
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.contract
-
-
-@pytest_asyncio.fixture
-async def world(tmp_path: Path) -> AsyncIterator[RemoteWorld]:
-    async with RemoteWorld(tmp_path / "world", InProcessMachine(tmp_path / "machine")) as world:
-        yield world
 
 
 async def refused_after_an_outage(world: RemoteWorld, platform: RemotePlatform) -> JobHandle:

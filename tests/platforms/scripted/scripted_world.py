@@ -182,12 +182,12 @@ class ScriptedWorld(KeeperWorld):
 
     async def end(self, handle: JobHandle, exit_code: int) -> None:
         for number in range(1, self._replicas):
-            self.order(f"{handle.job_name}/{number}", f"exit {exit_code}")
+            self._pipes[f"{handle.job_name}/{number}"].order(f"exit {exit_code}")
         await super().end(handle, exit_code)
 
     async def report_from(self, handle: JobHandle, replica: int, line: str) -> None:
         name = handle.job_name if replica == 0 else f"{handle.job_name}/{replica}"
-        await self.tell_job(name, f"report {line}")
+        await self._pipes[name].tell(f"report {line}")
 
     async def hold_back(self, handle: JobHandle, number: int) -> str:
         sentence = f"reason number {number}"

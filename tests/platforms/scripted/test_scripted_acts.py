@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from test_scripted_platform import Cluster, written
+from test_scripted_platform import Cluster
 
-from nni_manager.config.experiment_file import read_file
-from nni_manager.domain.errors import ConfigInvalid, PlatformUnavailable
+from nni_manager.domain.errors import PlatformUnavailable
 from nni_manager.domain.job import JobState
 from nni_manager.domain.service import Wait, WaitCode
 from nni_manager.platform_kit.contract import NoRoom
@@ -165,24 +164,6 @@ async def test_a_question_hangs_until_its_span_is_over(cluster: Cluster) -> None
                 await platform.observe([handle])
         async with asyncio.timeout(5):
             assert (await cluster.at(platform, handle, 0.1)).state is JobState.SUCCEEDED
-
-
-@pytest.mark.parametrize(
-    ("section", "problem"),
-    [
-        ("machines: [{name: a, places: 1}]", "requires launch: process with machines"),
-        ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "has a machine twice"),
-        ("launch: process, machines: [{name: a, places: 2}], trialGpuNumber: 3", "has no machine with the 3 places"),
-        ("launch: process, machines: [{name: a, places: 2}], gpuIndices: 5", "has no machine with the 1 places"),
-        ("unreachable: [{machine: b}]", "has b unreachable, which is not one of its machines"),
-        ("hang: {verb: enter}", "trainingService.hang.verb: must be 'submit'"),
-        ("trials: [{pendingReason: [{after: 1s}]}]", "trainingService.trials[0].pendingReason[0].sentence"),
-    ],
-)
-def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:
-    with pytest.raises(ConfigInvalid) as error:
-        read_file(written(tmp_path, section))
-    assert problem in str(error.value)
 
 
 async def _submit_at(cluster: Cluster, platform: ScriptedPlatform, seconds: float) -> None:

@@ -486,6 +486,13 @@ def test_durations_are_written_as_everywhere(tmp_path: Path) -> None:
         ("trials: [{match: {every: 0}}]", "trainingService.trials[0].match.every: must be at least 1"),
         ("outage: {after: 1s, for: 0s}", "trainingService.outage.for: must be above 0"),
         ("launch: container", "trainingService.launch: must be 'none', 'process' or 'external'"),
+        ("machines: [{name: a, places: 1}]", "requires launch: process with machines"),
+        ("launch: process, machines: [{name: a, places: 1}, {name: a, places: 2}]", "has a machine twice"),
+        ("launch: process, machines: [{name: a, places: 2}], trialGpuNumber: 3", "has no machine with the 3 places"),
+        ("launch: process, machines: [{name: a, places: 2}], gpuIndices: 5", "has no machine with the 1 places"),
+        ("unreachable: [{machine: b}]", "has b unreachable, which is not one of its machines"),
+        ("hang: {verb: enter}", "trainingService.hang.verb: must be 'submit'"),
+        ("trials: [{pendingReason: [{after: 1s}]}]", "trainingService.trials[0].pendingReason[0].sentence"),
     ],
 )
 def test_faulty_section_is_refused_by_field(tmp_path: Path, section: str, problem: str) -> None:

@@ -8,10 +8,12 @@ import pytest
 
 from nni_manager.platform_kit.contract import Severity
 from nni_manager.platform_kit.testing import PlatformContract, World
+from tests.fakes.slurm import clusters
 from tests.fakes.slurm.cluster import SlurmCluster
 from tests.platforms.slurm.slurm_world import SlurmLoginWorld, SlurmWorld
 
 pytestmark = [pytest.mark.machines, pytest.mark.contract, pytest.mark.timeout(180)]
+slurm_clusters, slurm = clusters.slurm_clusters, clusters.slurm
 
 
 class TestSlurmContract(PlatformContract):
@@ -24,11 +26,7 @@ class TestSlurmContract(PlatformContract):
 
 
 @pytest.mark.slurm
-class TestSlurmLoginContract(PlatformContract):
-    @pytest.fixture(autouse=True)
-    def _cluster(self, slurm: SlurmCluster) -> None:
-        self.slurm = slurm
-
+class TestSlurmLoginContract(TestSlurmContract):
     def make_world(self, directory: Path) -> World:
         return SlurmLoginWorld(directory, self.slurm)
 
