@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from typing import Any
 
 from trial_runner.wire.backoff import Backoff
-from trial_runner.wire.shortage import PATIENCE_S, WAITS_S, is_shortage
+from trial_runner.wire.shortage import OF_UVLOOP, PATIENCE_S, WAITS_S, is_shortage
 
 
 async def start(*command: str, patience_s: float = PATIENCE_S, **options: Any) -> asyncio.subprocess.Process:
@@ -21,5 +23,7 @@ async def start(*command: str, patience_s: float = PATIENCE_S, **options: Any) -
         except OSError as error:
             wait_s = backoff.next_wait()
             if not is_shortage(error) or loop.time() + wait_s > deadline:
+                if error.errno == OF_UVLOOP:
+                    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from error
                 raise
         await asyncio.sleep(wait_s)

@@ -46,6 +46,12 @@ async def test_start_ends_with_its_patience(monkeypatch: pytest.MonkeyPatch) -> 
     assert 2 <= len(failed) <= 4
 
 
+async def test_number_of_the_event_loop_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, 1000, shortage.OF_UVLOOP)
+    with pytest.raises(OSError, match="Too many open files"):
+        await child_process.start("true", patience_s=0)
+
+
 async def test_other_errors_of_a_start_are_raised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = failing(monkeypatch, 1000, errno.ENOENT)
     with pytest.raises(FileNotFoundError):

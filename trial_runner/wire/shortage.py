@@ -9,7 +9,7 @@ from trial_runner.wire.backoff import Backoff
 #: Errors of a start that pass without a change of the command.
 ERRORS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 #: uvloop's error number if it cannot open the pair of sockets of a child.
-_OF_UVLOOP = -1
+OF_UVLOOP = -1
 #: Seconds between two attempts; the last value repeats.
 WAITS_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 #: Seconds of attempts for a command or a waiting caller.
@@ -25,7 +25,7 @@ _NO_THREAD = "can't start new thread"
 def is_shortage(error: BaseException) -> bool:
     if isinstance(error, RuntimeError):
         return str(error) == _NO_THREAD
-    return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == _OF_UVLOOP)
+    return isinstance(error, OSError) and (error.errno in ERRORS or error.errno == OF_UVLOOP)
 
 
 #: What Python and OpenBLAS write where no thread can be started.
