@@ -26,6 +26,8 @@ from nni_manager.web_services.shared_list import SharedList
 _EXACT_CODES = (25, 11)
 #: Seconds in which the accounting receives the exit code of an ended job. It writes code 128 as 0 for good.
 _CODE_S = 60.0
+#: Seconds in which it receives who cancelled a job.
+_USER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Cluster(Connection):
         self._users: dict[str, str] = {}
         #: The accounting's rows of ended jobs, which do not change any more, by id.
         self._records: dict[str, Row] = {}
-        #: Id of a job → when its end was first seen without an exit code, by the loop's clock.
+        #: Id of a job → when its end was first seen without an exit code or without a user, by the loop's clock.
         self._incomplete_s: dict[str, float] = {}
 
     async def close(self) -> None:
@@ -150,10 +152,15 @@ class Cluster(Connection):
         # the queue does not say who cancelled a job
         by_others = {id for id, row in known.items() if row.state == "CANCELLED" and id in names and id not in ours}
         unknown = await self._look_up({id: names[id] for id in names if id not in known or id in by_others})
-        by = {id: row.by for id, row in self._records.items()}
+        self._incomplete_s = {id: since_s for id, since_s in self._incomplete_s.items() if id in names}
+        for id in by_others:
+            if id in self._records:
+                known[id] = replace(known[id], by=self._records[id].by)
+            elif (await self.facts()).has_accounting and self._is_awaited(id, _USER_S):
+                known[id] = replace(known[id], state="COMPLETING")
         return Snapshot(
             at_s=at_s,
-            rows={**self._records, **{id: replace(row, by=by.get(id, "")) for id, row in known.items()}},
+            rows={**self._records, **known},
             missing=frozenset(unknown - known.keys()),
             open_jobs=sum(row.is_open for row in rows.values()),
             has_running=any(row.is_open and row.state != "PENDING" for row in rows.values()),
@@ -178,10 +185,12 @@ class Cluster(Connection):
 
     def _is_complete(self, row: Row) -> bool:
         """Whether the accounting has the exit code of an ended job, or has had a minute to receive it."""
-        if not row.is_incomplete:
-            return True
+        return not row.is_incomplete or not self._is_awaited(row.id, _CODE_S)
+
+    def _is_awaited(self, id: str, patience_s: float) -> bool:
+        """Whether the accounting may still receive the rest of a job's record."""
         now_s = asyncio.get_running_loop().time()
-        return now_s - self._incomplete_s.setdefault(row.id, now_s) >= _CODE_S
+        return now_s - self._incomplete_s.setdefault(id, now_s) < patience_s
 
 
 def age_s(intended_ms: int) -> float:
