@@ -59,7 +59,7 @@ class Snapshot:
 class Followed:
     """The jobs of one experiment: id → name; and ids that the manager has cancelled."""
 
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
 
 

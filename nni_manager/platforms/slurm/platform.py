@@ -221,7 +221,8 @@ class SlurmPlatform(Platform[SlurmConfig]):
     # Observing
 
     async def observe(self, handles: Sequence[JobHandle]) -> dict[JobHandle, Observation]:
-        self._followed.names = {_id(handle): _name(handle) for handle in handles if not self._has_ended(handle)}
+        # also those of earlier calls: whoever asks next may get the same list
+        self._followed.names |= {_id(handle): _name(handle) for handle in handles if not self._has_ended(handle)}
         snapshot = await self._lease.call(lambda cluster: cluster.snapshot())
         reports = {}
         for handle in handles:
@@ -229,6 +230,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
             report = self._ended.get(handle.job_name) or await self._judged(handle, snapshot)
             if report.state.is_final and handle.job_name not in self._ended:
                 self._ended[handle.job_name] = report
+                self._followed.names.pop(_id(handle), None)
                 self._files.hurry()
             reports[handle] = self._files.folders.told(handle.job_name, report, container_of_run(int(_id(handle)), 0))
         await self._end_requeued(handles, snapshot)
@@ -303,6 +305,7 @@ class SlurmPlatform(Platform[SlurmConfig]):
     async def forget(self, handles: Sequence[JobHandle]) -> None:
         await self._end([_id(handle) for handle in handles if not self._has_ended(handle)])
         for handle in handles:
+            self._followed.names.pop(_id(handle), None)
             self._followed.cancelled.discard(_id(handle))
             self._loss.forget(handle.job_name)
             self._accepted.pop(handle.job_name, None)
