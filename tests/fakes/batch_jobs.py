@@ -114,12 +114,12 @@ async def event(api: client.ApiClient, reason: str) -> tuple[str, str]:
     return found
 
 
-async def statuses(api: client.ApiClient, until_kind: str) -> list[dict[str, Any]]:
-    """The status of the Job after each change from its creation until it has this condition."""
+async def statuses(api: client.ApiClient, made: Any, until_kind: str) -> list[dict[str, Any]]:
+    """The status of a new Job after each change until it has this condition."""
     seen: list[dict[str, Any]] = []
     async with watch.Watch() as watched:
-        listing = client.BatchV1Api(api).list_namespaced_job
-        async for told in watched.stream(listing, NAMESPACE, resource_version="1000", timeout_seconds=30):
+        listing, version = client.BatchV1Api(api).list_namespaced_job, made.metadata.resource_version
+        async for told in watched.stream(listing, NAMESPACE, resource_version=version, timeout_seconds=30):
             seen.append(told["raw_object"].get("status") or {})
             if any(one["type"] == until_kind for one in seen[-1].get("conditions") or ()):
                 return seen

@@ -54,8 +54,8 @@ async def test_pod_has_the_marks_of_its_job(api: client.ApiClient) -> None:
 
 
 async def test_no_more_pods_than_completions_are_left(api: client.ApiClient) -> None:
-    await create(api, "exit 0", completions=3, parallelism=2)
-    seen = await statuses(api, "Complete")
+    made = await create(api, "exit 0", completions=3, parallelism=2)
+    seen = await statuses(api, made, "Complete")
     assert max(one.get("active", 0) for one in seen) == 2
     assert (seen[-1]["succeeded"], len(await pods(api))) == (3, 3)
 

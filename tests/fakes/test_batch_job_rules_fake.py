@@ -10,7 +10,7 @@ from kubernetes_asyncio import client
 
 from tests.fakes.batch_jobs import FAIL_DISRUPTED, FOREVER, change, create, exit_rule, job, read, true
 from tests.fakes.kubernetes.jobs import kind
-from tests.fakes.kubernetes.testing import NAMESPACE
+from tests.fakes.kubernetes.testing import NAMESPACE, TestCluster
 
 pytestmark = [pytest.mark.unit, pytest.mark.cluster(controllers=False)]
 
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
         codes(values=[2, 1]),
         f"{_POLICY}.onExitCodes.values",
         "FieldValueInvalid",
-        "Invalid value: [2, 1]: must be ordered",
+        "Invalid value: [2,1]: must be ordered",
     ),
     "manager": (
         {"managedBy": "kueue"},
@@ -145,7 +145,8 @@ async def test_long_name_does_not_fit_into_a_label(api: client.ApiClient) -> Non
     assert "spec.template.labels" in {field for field, _, _ in causes(caught.value)}
 
 
-async def test_indexed_job_is_refused_by_the_fake(api: client.ApiClient) -> None:
+async def test_indexed_job_is_refused_by_the_fake(world: TestCluster, api: client.ApiClient) -> None:
+    world.needs_fake("real controllers run Indexed Jobs")
     with pytest.raises(client.ApiException) as caught:
         await create(api, FOREVER, completionMode="Indexed", completions=2)
     assert caught.value.status == 501
@@ -161,7 +162,7 @@ async def test_defaults_are_filled_in(api: client.ApiClient) -> None:
     assert (spec.completion_mode, spec.manual_selector, spec.pod_replacement_policy) == ("NonIndexed", False, "Failed")
     assert spec.selector.match_labels == {"batch.kubernetes.io/controller-uid": uid}
     assert spec.pod_failure_policy.rules[0].on_pod_conditions[0].status == "True"
-    assert made.metadata.labels == {"team": "a"} and spec.template.metadata.labels["team"] == "a"
+    assert made.metadata.labels["team"] == "a" and spec.template.metadata.labels["team"] == "a"
     assert (spec.template.spec.dns_policy, spec.template.spec.scheduler_name) == ("ClusterFirst", "default-scheduler")
     assert made.metadata.generation == 1 and made.status.active is None
 
@@ -193,9 +194,9 @@ async def test_fixed_field_is_not_changed(api: client.ApiClient, field: str) -> 
     await create(api, FOREVER, podReplacementPolicy="Failed")
     with pytest.raises(client.ApiException) as caught:
         await change(api, **{field: value})
-    assert (f"spec.{field}", "FieldValueInvalid", f"Invalid value: {json.dumps(value)}: field is immutable") in causes(
-        caught.value
-    )
+    [(place, reason, message)] = causes(caught.value)
+    assert (place, reason) == (f"spec.{field}", "FieldValueInvalid")
+    assert message.startswith("Invalid value: ") and message.endswith(": field is immutable")
 
 
 PLACE = {"template": {"spec": {"nodeSelector": {"zone": "a"}}}}
@@ -208,11 +209,12 @@ async def test_suspended_job_that_never_ran_gets_another_place(api: client.ApiCl
     assert found.spec.template.spec.node_selector == {"zone": "a"}
     with pytest.raises(client.ApiException) as caught:
         await change(api, **COMMAND)
-    assert [field for field, _, _ in causes(caught.value)] == ["spec.template"]
+    assert causes(caught.value)[0][0].startswith("spec.template")
 
 
 @pytest.mark.cluster(controllers=True)
-async def test_running_job_keeps_its_place(api: client.ApiClient) -> None:
+async def test_running_job_keeps_its_place(world: TestCluster, api: client.ApiClient) -> None:
+    world.needs_fake("releases from 1.36 let a suspended job change its place again")
     await create(api, FOREVER)
     with pytest.raises(client.ApiException):
         await change(api, **PLACE)
@@ -230,8 +232,9 @@ async def test_pod_name_is_cut_for_its_suffix(api: client.ApiClient) -> None:
 
 
 @pytest.mark.cluster(controllers=False, minor_version=28)
-async def test_disabled_field_is_dropped_without_a_warning(api: client.ApiClient) -> None:
+async def test_disabled_field_is_dropped_without_a_warning(world: TestCluster, api: client.ApiClient) -> None:
     """A server knows a field, and describes it, before its feature gate is on."""
+    world.needs_fake("a real cluster has one release")
     body = job(FOREVER, podReplacementPolicy="Failed", managedBy="a.io/b")
     answer = await client.BatchV1Api(api).create_namespaced_job_with_http_info(NAMESPACE, body)
     assert answer[0].spec.pod_replacement_policy is None and answer[0].spec.managed_by is None

@@ -57,8 +57,8 @@ async def test_failed_job_keeps_its_pod(api: client.ApiClient) -> None:
 
 
 async def test_ended_pod_is_listed_before_it_is_counted(api: client.ApiClient) -> None:
-    await create(api, "exit 3")
-    seen = await statuses(api, "Failed")
+    made = await create(api, "exit 3")
+    seen = await statuses(api, made, "Failed")
     [pod] = await pods(api)
     [interim] = [one for one in seen if one.get("uncountedTerminatedPods")]
     assert interim["uncountedTerminatedPods"] == {"failed": [pod.metadata.uid]} and "failed" not in interim

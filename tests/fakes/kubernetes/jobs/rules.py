@@ -205,7 +205,7 @@ def _without_place(template: Object) -> Object:
 
 
 def _invalid(path: str, value: Any, told: str) -> Cause:
-    return path, "FieldValueInvalid", f"Invalid value: {json.dumps(value)}: {told}"
+    return path, "FieldValueInvalid", f"Invalid value: {json.dumps(value, separators=(',', ':'))}: {told}"
 
 
 def _required(path: str, told: str = "") -> Cause:
