@@ -180,12 +180,11 @@ class Cluster(Connection):
         is_exact = facts.version is not None and facts.version >= _EXACT_CODES
         found = newest_records(answer.text, asked, is_exact)
         # what the accounting calls running has ended, or will be in the queue again
-        self._records |= {id: row for id, row in found.items() if not row.is_open and self._is_complete(row)}
+        ended = {id: row for id, row in found.items() if not row.is_open}
+        self._records |= {
+            id: row for id, row in ended.items() if not (row.is_incomplete and self._is_awaited(id, _CODE_S))
+        }
         return asked.keys() - found.keys()
-
-    def _is_complete(self, row: Row) -> bool:
-        """Whether the accounting has the exit code of an ended job, or has had a minute to receive it."""
-        return not row.is_incomplete or not self._is_awaited(row.id, _CODE_S)
 
     def _is_awaited(self, id: str, patience_s: float) -> bool:
         """Whether the accounting may still receive the rest of a job's record."""

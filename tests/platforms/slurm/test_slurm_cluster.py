@@ -18,16 +18,17 @@ _RECORD = f"2|{_JOB}|{{state}}|0:0|2026-11-29T11:00:32|2026-11-29T11:00:33|2026-
 
 
 class Told(Shell):
-    """A login whose accounting says what the test sets."""
+    """A login whose queue and accounting say what the test sets."""
 
     name = "login"
+    queue = _IN_QUEUE
     record = _RECORD.format(state="RUNNING")
 
     async def run(
         self, command: str, stdin: bytes = b"", limit_s: float = 30.0, variables: Mapping[str, str] | None = None
     ) -> Answer:
         if "squeue" in command:
-            text = _IN_QUEUE
+            text = self.queue
         elif "sacct" in command:
             text = self.record
         else:
@@ -54,3 +55,14 @@ async def test_cancelled_job_ends_without_the_name_after_a_while(monkeypatch: py
     monkeypatch.setattr("nni_manager.platforms.slurm.cluster._USER_S", 0.0)
     row = (await followed(Told()).snapshot()).rows["2"]
     assert (row.state, row.by) == ("CANCELLED", "")
+
+
+async def test_missing_exit_code_is_awaited_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accounting before Slurm 25.11 writes exit code 128 as 0, and never corrects it."""
+    shell = Told()
+    shell.queue, shell.record = "", _RECORD.format(state="FAILED")
+    cluster = followed(shell)
+    snapshot = await cluster.snapshot()
+    assert (dict(snapshot.rows), snapshot.missing) == ({}, frozenset())
+    monkeypatch.setattr("nni_manager.platforms.slurm.cluster._CODE_S", 0.0)
+    assert (await cluster.snapshot(asyncio.get_running_loop().time())).rows["2"].state == "FAILED"

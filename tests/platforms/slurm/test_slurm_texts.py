@@ -10,11 +10,9 @@ from nni_manager.domain.errors import NniManagerError, PlatformUnavailable, Subm
 from nni_manager.domain.job import JobState
 from nni_manager.domain.reason import Reason
 from nni_manager.domain.service import WaitCode
-from nni_manager.machines.shell import Answer, LocalShell, NoAnswer
+from nni_manager.machines.shell import Answer, NoAnswer
 from nni_manager.platform_kit.contract import NoRoom
-from nni_manager.platforms.slurm import cluster as slurm_cluster
 from nni_manager.platforms.slurm import commands, states
-from nni_manager.platforms.slurm.cluster import Cluster
 from nni_manager.platforms.slurm.listing import Row, newest_records, queue_rows, settings, version_of
 from nni_manager.platforms.slurm.preflight import limits_of
 from nni_manager.platforms.slurm.waits import wait_of
@@ -134,17 +132,10 @@ def test_ended_job_names_its_node() -> None:
     assert (states.report(row).place, states.report(replace(row, nodes="")).place) == ("node n1", "")
 
 
-async def test_missing_exit_code_is_awaited_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accounting before Slurm 25.11 writes exit code 128 as 0, and never corrects it."""
-    cluster = Cluster("slurm:here", LocalShell(), 10.0)
-    row = _row("FAILED", exit_code=0, signal=0)
-    assert not cluster._is_complete(row)
-    monkeypatch.setattr(slurm_cluster, "_CODE_S", 0.0)
-    assert cluster._is_complete(row)
-    report = states.report(row)
+def test_missing_exit_code_is_stated() -> None:
+    report = states.report(_row("FAILED", exit_code=0, signal=0))
     assert (report.state, report.exit_code) == (JobState.FAILED, None)
     assert report.message == "Slurm does not report its exit code"
-    await cluster.close()
 
 
 def test_suspended_job_runs_and_says_so() -> None:
