@@ -150,7 +150,8 @@ def test_tuner_is_restarted_after_a_shortage_of_files(own: Bench) -> None:
     try:
         _kill_tuner(own, -1)
         own.open_gate("all")
-        until(lambda: "Too many open files; retrying until it succeeds" in own.daemon.log())
+        until(lambda: "retrying until it succeeds" in own.daemon.log())
+        assert "Too many open files" in own.daemon.log()
     finally:
         daemon.rlimit(psutil.RLIMIT_NOFILE, limits)
     own.check_end(20)

@@ -18,6 +18,7 @@ from typing import Any
 
 from nni_manager.domain.errors import TunerDied, TunerNotStarted, TunerRaised
 from nni_manager.domain.experiment import ExperimentSpec
+from nni_manager.platform_kit import child_process
 from nni_manager.platform_kit.payload import TUNER_HOST, with_stand_in
 from nni_manager.scheduler.tuning.orphans import MARK_VARIABLE, end_orphans, new_mark
 from nni_manager.store.nni import nni_format
@@ -91,8 +92,9 @@ class TunerHost:
             with os.fdopen(foreign_files.open_file(str(log_folder), log_file.name, _APPENDING), "ab") as errors:
                 log_begin = os.fstat(errors.fileno()).st_size
                 nni_format.nni_log_name(log_file)
-                process = await asyncio.create_subprocess_exec(
+                process = await child_process.start(
                     *command,
+                    patience_s=0.0,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=errors,
