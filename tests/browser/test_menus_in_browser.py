@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.api.world import World
 from tests.browser.test_pages_in_browser import is_wider_than_screen, page_of
@@ -22,8 +24,11 @@ return log.scrollTop > 0 && log.scrollHeight - log.scrollTop - log.clientHeight 
 NAME = "a_long_name_of_an_experiment_" * 10
 
 
-async def becomes_whole(page: Page, menu: Locator) -> None:
-    await page.wait_for_function(IS_WHOLE, arg=await menu.element_handle())
+async def becomes_whole(menu: Locator) -> None:
+    """Looks the element up each time: an update of the page may replace it."""
+    async with asyncio.timeout(30):
+        while not await menu.evaluate(IS_WHOLE):  # noqa: ASYNC110 (the page tells nothing)
+            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -37,10 +42,10 @@ async def test_menu_of_the_last_experiment_is_fully_visible(
         await page.goto(f"{site}/?sort=name")
         last = page.locator(".list tbody tr").last.locator("details.menu")
         await last.locator("summary").first.click()
-        await becomes_whole(page, last.locator("ul"))
+        await becomes_whole(last.locator("ul"))
         assert not await is_wider_than_screen(page)
         await page.mouse.wheel(0, -60)  # it stays next to its button
-        await becomes_whole(page, last.locator("ul"))
+        await becomes_whole(last.locator("ul"))
         await page.keyboard.press("Escape")
         await expect(last.locator("ul")).to_be_hidden()
         await expect(last.locator("summary").first).to_be_focused()
@@ -67,7 +72,7 @@ async def test_kill_confirmation_of_the_last_trial_is_fully_visible(browser: Bro
     async with page_of(browser) as page:
         await page.goto(f"{site}/experiments/{id_}/trials")
         await page.locator(f"#kill-{added}").click()
-        await becomes_whole(page, page.locator(f"#kill-details-{added} .panel"))
+        await becomes_whole(page.locator(f"#kill-details-{added} .panel"))
         await page.goto("about:blank")
 
 
@@ -81,7 +86,7 @@ async def test_menu_of_other_experiments_fits_with_long_names(
         await page.goto(f"{site}/experiments/seeded/config")
         await page.locator("#switch").click()
         await expect(page.locator("#others a")).to_be_visible()
-        await becomes_whole(page, page.locator("#switcher .panel"))
+        await becomes_whole(page.locator("#switcher .panel"))
         assert not await is_wider_than_screen(page)
         name, arrow = [await page.locator(part).bounding_box() for part in ("#switch span", "#switch")]
         assert name is not None and arrow is not None
